@@ -25,8 +25,9 @@ from rqretry.client import Admin as Admin
 from rqretry.client import AsyncAdmin as AsyncAdmin
 from rqretry.client import AsyncClient as AsyncClient
 from rqretry.client import Client as Client
+from rqretry.consumer.options import BatchConsumerOptions as BatchConsumerOptions
+from rqretry.consumer.options import ConsumerOptions as ConsumerOptions
 from rqretry.consumer.periodic import ScheduleOptions as ScheduleOptions
-from rqretry.consumer.registry import ConsumerOptions as ConsumerOptions
 from rqretry.consumer.simple_consumer import AsyncSimpleConsumer as AsyncSimpleConsumer
 from rqretry.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
 from rqretry.consumer.simple_consumer import SimpleConsumerOptions as SimpleConsumerOptions

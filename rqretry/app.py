@@ -11,15 +11,16 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from rqretry.checks.server_checks import require_safe_server
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
+from rqretry.consumer.options import AnyOptions, BatchConsumerOptions, ConsumerOptions
 from rqretry.consumer.periodic import PeriodicHandlers
-from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec
+from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.task import Task
 from rqretry.consumer.transaction_checker import (
     Checkers,
     TransactionCheckerOptions,
     TransactionOptions,
 )
-from rqretry.consumer.typed_topic import Topic
+from rqretry.consumer.typed_topic import BatchHandler, Topic
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import ConfigError, RqretryError, end_at_caller, show
 from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
@@ -35,6 +36,7 @@ from rqretry.worker.worker import GRACE_S, Worker
 
 Either = TypeVar("Either", Client, AsyncClient)
 F = TypeVar("F", bound=Callable[..., Any])
+B = TypeVar("B", bound=BatchHandler[Any])
 M = TypeVar("M", bound=Middleware)
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
@@ -149,10 +151,20 @@ class App(PeriodicHandlers):
             self.declared[checked] = check_partitions(partitions)
         return Topic(self, checked, body)
 
-    @hinted
+    @overload
     def consumer(
         self, topics: str | Sequence[str], *, group: str, **options: Unpack[ConsumerOptions]
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def consumer(
+        self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
+    ) -> Callable[[B], B]: ...
+
+    @hinted  # type: ignore[misc] # ConsumerOptions are these without batch
+    def consumer(
+        self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
+    ) -> Callable[[Any], Any]:
         """Register a handler for one or more topics; the function stays an ordinary one.
 
         An async function runs in the event loop, a plain one in a thread. It gets the Message, or
@@ -164,10 +176,13 @@ class App(PeriodicHandlers):
         ConsumeResult.retry, .postpone and .dead_letter, returned or raised as Retry, Postpone and
         DeadLetter, choose when it comes again, or that it does not.
 
+        With `batch` the function gets a list of messages, and returns one outcome for all of them,
+        or a mapping of message id to outcome.
+
         Args:
             topics: A topic or several; created if they are not there.
             group: The consumer group; created when a worker starts.
-            options: See rqretry.ConsumerOptions.
+            options: See rqretry.ConsumerOptions, and BatchConsumerOptions for those of `batch`.
 
         Raises:
             InvalidArgument: A value is outside its limits.
@@ -180,7 +195,7 @@ class App(PeriodicHandlers):
         self,
         topics: str | Sequence[str],
         group: str,
-        options: ConsumerOptions,
+        options: AnyOptions,
         *,
         body_type: Any = None,
     ) -> Callable[[F], F]:

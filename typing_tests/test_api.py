@@ -67,8 +67,31 @@ def note(flight: Flight, message: Message[Any]) -> bool:
     return flight.number > 0
 
 
-@app.consumer(["a", "b"], group="c", none_is="maybe")  # type: ignore[arg-type]
+@app.consumer(["a", "b"], group="c", none_is="maybe")  # type: ignore[call-overload, untyped-decorator]
 async def wrong(message: Message[Any]) -> None: ...
+
+
+@app.consumer("flights", group="bulk", batch=200, batch_wait="50ms")
+async def insert(messages: list[Message[Flight]]) -> None:
+    assert_type(messages[0].body, Flight)
+
+
+@flights.consumer(group="each", batch=10)
+def each(messages: list[Message[Flight]]) -> dict[str, ConsumeResult | bool]:
+    return {message.id: message.body.number > 0 for message in messages}
+
+
+@app.consumer("flights", group="one", batch=10)  # type: ignore[type-var]
+async def takes_one(message: Message[Flight]) -> None: ...
+
+
+@app.consumer("flights", group="answer", batch=10)  # type: ignore[type-var]
+async def answers_a_list(messages: list[Message[Flight]]) -> list[bool]:
+    return [True]
+
+
+@flights.consumer(group="late", batch=10, batch_wait=None)  # type: ignore[call-overload, untyped-decorator]
+async def waits_for_none(messages: list[Message[Flight]]) -> None: ...
 
 
 @app.task()

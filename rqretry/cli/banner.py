@@ -78,7 +78,8 @@ def _consumer(
     topics = ", ".join(spec.topics)
     plural = "topic" if len(spec.topics) == 1 else "topics"
     yield f"handler  {spec.name}: group {spec.group}, {plural} {topics}"
-    yield f"         {concurrency or spec.concurrency} at once in each process ({runs})"
+    of = f" batches of up to {spec.batch}" if spec.batch else ""
+    yield f"         {spec.at_once(concurrency)}{of} at once in each process ({runs})"
     record, levels = GroupRecord.new(spec.group, PUSH, ordered=spec.ordered), DEFAULT_LEVELS
     if reached and not spec.broadcast:
         record, levels = _stored(app, record)

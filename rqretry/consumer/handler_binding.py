@@ -1,5 +1,6 @@
 """How a handler or a task is called: which parameter gets what, checked and converted."""
 
+import collections.abc
 import functools
 import inspect
 import operator
@@ -19,6 +20,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 _VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
+_LISTS = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
+"""How the parameter of a batch handler may be annotated."""
 _KNOWN = {"Message": Message, "Any": Any}
 """Names that modules often import for the type checker alone."""
 
@@ -50,6 +53,65 @@ class Binding:
         return tuple(message if role == "m" else message.body for role in self.takes), {}
 
 
+@dataclass(frozen=True, slots=True)
+class BatchBinding:
+    """The arguments of a batch handler: its messages, as one list.
+
+    Attributes:
+        fit: Checks and converts each body; None where every body will do.
+    """
+
+    fit: Fit | None
+
+    @property
+    def simple(self) -> bool:
+        """Never: what is called is a batch, and the handler takes a list."""
+        return False
+
+    def arguments(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for one batch, whose bodies fit."""
+        return (batch.messages,), {}
+
+
+def bind_batch(handler: Handler, body_type: Any = None) -> BatchBinding:
+    """Read the signature of a batch handler once. Raises ConfigError: it takes no list of messages.
+
+    Args:
+        handler: The function.
+        body_type: The body type of its topic, for what the signature leaves open.
+    """
+    parameters = [
+        parameter
+        for parameter in inspect.signature(handler).parameters.values()
+        if parameter.kind in (*_POSITIONAL, _VAR_POSITIONAL)
+    ]
+    needed = [p for p in parameters if p.default is _EMPTY and p.kind is not _VAR_POSITIONAL]
+    first = annotation_of(handler, parameters[0]) if parameters else None
+    if len(needed) > 1 or first is None or (wanted := _of_list(first)) is None:
+        raise ConfigError(
+            f"handler {show(handler)} with batch= is called with a list of messages: annotate its"
+            " one parameter with list[Message[T]], or remove batch="
+        )
+    body = body_type if wanted is Any else wanted
+    return BatchBinding(None if body is None else fitting(body))
+
+
+def _of_list(annotation: Any) -> Any:
+    """T of a list[Message[T]]; Any where it is open; None: it is no list of messages."""
+    if annotation in (Any, list):
+        return Any
+    if get_origin(annotation) not in _LISTS:
+        return None
+    role, body = _role(get_args(annotation)[0])
+    return None if role != "m" else Any if body is None else body
+
+
+def _takes_batch(annotation: Any) -> bool:
+    """Whether this is a list of messages, and not a body that is a list."""
+    of = get_args(annotation)[:1] if get_origin(annotation) in _LISTS else ()
+    return bool(of) and (of[0] is Message or get_origin(of[0]) is Message)
+
+
 def bind(handler: Handler, body_type: Any = None) -> Binding:
     """Read a handler's signature once.
 
@@ -72,7 +134,13 @@ def bind(handler: Handler, body_type: Any = None) -> Binding:
     for parameter in signature.parameters.values():
         if parameter.kind not in _POSITIONAL or (takes and parameter.default is not _EMPTY):
             continue
-        role, body = _role(annotation_of(handler, parameter))
+        annotation = annotation_of(handler, parameter)
+        if _takes_batch(annotation):
+            raise ConfigError(
+                f"handler {show(handler)} takes a list of messages: give its consumer batch=, such"
+                " as batch=100, or annotate the parameter with Message[T]"
+            )
+        role, body = _role(annotation)
         if role == "b" and parameter.default is not _EMPTY:
             continue
         takes += role

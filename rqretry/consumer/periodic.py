@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
 
 from rqretry.consumer.handler_binding import Binding, Handler, bind
-from rqretry.consumer.registry import ConsumerOptions, Registry
+from rqretry.consumer.options import ConsumerOptions
+from rqretry.consumer.registry import Registry
 from rqretry.core.durations import Duration
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import check_name, check_options, check_topic

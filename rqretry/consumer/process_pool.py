@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
@@ -26,6 +26,7 @@ from rqretry.core.consume_result import (
     classify_task_return,
     signal_of,
 )
+from rqretry.core.errors import show
 from rqretry.core.failure_record import carry_fingerprint, fingerprint_of
 from rqretry.observability import observer as observing
 from rqretry.observability.log_format import (
@@ -54,6 +55,7 @@ class Answer(NamedTuple):
 
     Attributes:
         value: What was returned, if it is a ConsumeResult, None or False; True for anything else.
+            Of a batch also a dict of message id to Answer, and [] for a list.
         raised: The value is the result that the handler raised, or that it did not run at all.
         error: What was raised, pickled; b"" for nothing.
         type_name: The exception's type.
@@ -62,7 +64,7 @@ class Answer(NamedTuple):
         fingerprint: See rqretry.core.failure_record.
     """
 
-    value: ConsumeResult | bool | None
+    value: Any
     raised: bool = False
     error: bytes = b""
     type_name: str = ""
@@ -87,7 +89,8 @@ class ProcessSlot:
         """Run a handler in the process; blocks, so it is called in a thread.
 
         Returns:
-            A ConsumeResult, None or False: what decides the outcome, and nothing else.
+            A ConsumeResult, None or False: what decides the outcome, and nothing else; of a batch
+            also a mapping of those, and of exceptions.
 
         Raises:
             ProcessDied: The process was killed, or took itself down.
@@ -113,6 +116,8 @@ class ProcessSlot:
             raise _raised(answer) from RemoteError(answer.trace)
         if isinstance(answer.value, ConsumeResult) and answer.raised:
             raise signal_of(answer.value)
+        if isinstance(answer.value, dict):
+            return {k: _raised(a) if a.error else a.value for k, a in answer.value.items()}
         return answer.value
 
     def kill(self) -> None:
@@ -230,9 +235,33 @@ def _answer(request: bytes) -> Answer:
     completed = classify_task_return(value)
     if completed is not ConsumeResult.SUCCESS:
         return Answer(completed, raised=True)
+    of_batch = bool(args) and type(args[0]) is list
+    return Answer(_answers(value) if of_batch else _decisive(value))
+
+
+def _decisive(value: object) -> ConsumeResult | bool | None:
+    """What the worker must know of a returned value."""
     if value is None or value is False or type(value) is ConsumeResult:
-        return Answer(value)  # the worker knows what it means
-    return Answer(value=True)
+        return value
+    return True
+
+
+def _answers(value: object) -> object:
+    """The same of what a batch handler returned; of a mapping, an Answer for each id."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return []  # which is no outcome, whatever is in it
+    if not isinstance(value, Mapping):
+        return _decisive(value)
+    return {k if type(k) is str else show(k): _answer_of(each) for k, each in value.items()}
+
+
+def _answer_of(value: object) -> Answer:
+    if isinstance(value, HandlerSignal):
+        return Answer(value.result)
+    if isinstance(value, BaseException):
+        return _failed(value)
+    completed = classify_task_return(value)
+    return Answer(_decisive(value) if completed is ConsumeResult.SUCCESS else completed)
 
 
 def _find(module: str, name: str) -> Any:

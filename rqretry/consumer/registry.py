@@ -5,9 +5,24 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, TypeVar
 
-from rqretry.consumer.handler_binding import Binding, TaskBinding, address, bind
+from rqretry.consumer.handler_binding import (
+    BatchBinding,
+    Binding,
+    TaskBinding,
+    address,
+    bind,
+    bind_batch,
+)
+from rqretry.consumer.options import (
+    AnyOptions,
+    BatchConsumerOptions,
+    Exceptions,
+    batch_concurrency,
+    check_batch,
+    check_batch_wait,
+)
 from rqretry.core import retry_policy
 from rqretry.core.consume_result import (
     ConsumeResult,
@@ -16,7 +31,7 @@ from rqretry.core.consume_result import (
     none_means_success,
     return_annotation,
 )
-from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.durations import milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import (
     DLQ,
@@ -32,9 +47,9 @@ from rqretry.core.limits import (
     check_source,
     check_tags,
 )
-from rqretry.core.rates import Rate, check_rate_limit
+from rqretry.core.rates import check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
-from rqretry.core.start import LATEST, Start, check_start
+from rqretry.core.start import LATEST, check_start
 
 T = TypeVar("T")
 
@@ -52,7 +67,7 @@ _ABOUT_LEASES = (
 """Options that mean nothing to a broadcast consumer."""
 
 Handler = Callable[..., Any]
-Exceptions = type[BaseException] | Sequence[type[BaseException]] | None
+AnyBinding = Binding | BatchBinding | TaskBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,8 @@ class ConsumerSpec:
         start: Where the group begins in a topic that is new to it.
         broadcast: Every running consumer gets every message; nothing is leased or retried.
         reader: The name under which a broadcast consumer's position is kept; "": it is not.
+        batch: The most messages of one call; 0: the handler takes single messages.
+        batch_wait_ms: How long a batch that is not full waits for more.
     """
 
     handler: Handler
@@ -97,7 +114,7 @@ class ConsumerSpec:
     max_postpones: int
     none_is_success: bool
     location: str
-    binding: Binding | TaskBinding
+    binding: AnyBinding
     in_process: bool = False
     retry_on: tuple[type[BaseException], ...] | None = None
     dead_letter_on: tuple[type[BaseException], ...] = ()
@@ -108,6 +125,14 @@ class ConsumerSpec:
     rate_limit: str | None = None
     broadcast: bool = False
     reader: str = ""
+    batch: int = 0
+    batch_wait_ms: int = 0
+
+    def at_once(self, concurrency: int | None) -> int:
+        """How many calls run at once where the worker names a number, or None."""
+        return (
+            concurrency if concurrency and not (self.batch and self.ordered) else self.concurrency
+        )
 
     @property
     def name(self) -> str:
@@ -132,65 +157,6 @@ class ConsumerSpec:
         return self.retry_on is None or isinstance(error, self.retry_on)
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """The options of `@app.consumer` and `@app.task`.
-
-    Attributes:
-        max_retries: 0 or more, or "unlimited"; at most max_retries + 1 deliveries. Not given: the
-            group's own, 16 at first, and "unlimited" for an ordered group.
-        policy: When a failed message is tried again. Not given: the group's own, RocketMQ's ladder
-            at first.
-        tags: Only messages with one of these tags, such as "paid || refunded"; "*" for every
-            message. It is about what is published from now on, and every instance of the group.
-            Not given: as it was, everything at first.
-        max_inflight: Messages of the group under a lease at once, over all its workers, split over
-            the partitions of its topics; "none" for no limit. Not given: the group's own.
-        rate_limit: Deliveries to the group in a time, over all its workers: "100/s", "100/m",
-            "100/h", or a number for so many a second; "none" for no limit. Not given: the group's
-            own.
-        ordered: Handle the messages of one message group one at a time over all workers, in the
-            order of publishing; a failed one is tried again after a fixed interval (1 s; 10 ms to
-            30 s with policy=RetryPolicy.fixed(...)), and only its message group waits.
-        concurrency: Attempts at once in one process; default 64 for async functions, 16 for
-            threads, one per core with process=True.
-        visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
-            killed worker's messages are delivered again when it ends.
-        consume_timeout: When a running attempt has failed, counted from its lease; default 15 min.
-        max_postpones: How often one message may be postponed before that counts as a failure;
-            default 1000.
-        none_is: What None means, "failure" or "success"; default by the handler's annotation. Not
-            for a task, whose return value means nothing.
-        process: Run a plain function in a process of its own: for CPU-bound work.
-        retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
-        dead_letter_on: These exceptions are dead-lettered at once; default none.
-        start: Where the group begins in a topic that is new to it: "latest" (the default: what is
-            published from then on), "earliest" (what is still stored, too) or a time (an aware
-            datetime, or seconds since the epoch: also what was consumed since then, where that is
-            kept).
-        broadcast: True: every running consumer of the group gets every message that is published
-            while it runs. Nothing is leased, retried or dead-lettered, so the options about that
-            cannot be given; a failure is logged and counted. A name: the same, and a consumer goes
-            on where it was when it starts again; each running one has a name of its own.
-    """
-
-    max_retries: int | str | None
-    policy: RetryPolicy | None
-    tags: str | None
-    max_inflight: int | str | None
-    rate_limit: Rate | None
-    ordered: bool
-    concurrency: int | None
-    visibility: Duration
-    consume_timeout: Duration
-    max_postpones: int
-    none_is: Literal["failure", "success"] | None
-    process: bool
-    retry_on: Exceptions
-    dead_letter_on: Exceptions
-    start: Start
-    broadcast: bool | str
-
-
 class Registry:
     """The consumers of an app."""
 
@@ -202,7 +168,7 @@ class Registry:
         handler: Handler,
         topics: str | Sequence[str],
         group: str,
-        options: ConsumerOptions,
+        options: AnyOptions,
         *,
         binding: Binding | TaskBinding | None = None,
         body_type: Any = None,
@@ -210,11 +176,18 @@ class Registry:
         """Check and keep a handler. Raises InvalidArgument, ConfigError."""
         if not callable(handler):
             refuse("handler", handler, "must be a function")
-        check_options(options, ConsumerOptions, "consumer option")
+        check_options(options, BatchConsumerOptions, "consumer option")
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names:
             raise InvalidArgument("topics: a consumer needs at least one topic")
-        spec = _spec(handler, names, group, options, binding or bind(handler, body_type))
+        if binding is not None and "batch" in options:
+            refuse(
+                "batch",
+                options["batch"],
+                "is not for tasks and schedules: remove it",
+            )
+        bound = binding or (bind_batch if check_batch(options) else bind)(handler, body_type)
+        spec = _spec(handler, names, group, options, bound)
         self._check_alone(spec)
         self.consumers.append(spec)
         return spec
@@ -235,22 +208,26 @@ def _spec(
     handler: Handler,
     topics: Sequence[str],
     group: str,
-    options: ConsumerOptions,
-    binding: Binding | TaskBinding,
+    options: AnyOptions,
+    binding: AnyBinding,
 ) -> ConsumerSpec:
     process, policy = options.get("process", False), _policy(options.get("policy"))
     is_async = _check_handler(handler)
     if process:
         _check_process(handler, is_async=is_async)
-    concurrency = options.get("concurrency")
+    batch, concurrency = check_batch(options), options.get("concurrency")
     if concurrency is None:
-        concurrency = _default_concurrency(is_async, process)
+        one = _default_concurrency(is_async, process)
+        concurrency = batch_concurrency(options, one) if batch else one
     retry_on = options.get("retry_on")
 
     def ms(name: str, default: float, least: float, most: float | None = None) -> int:
         given: Any = options.get(name, default)
         return milliseconds(given, name=name, minimum=least, maximum=most)
 
+    visibility_ms = ms("visibility", VISIBILITY_S, _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S)
+    consume_timeout_ms = ms("consume_timeout", CONSUME_TIMEOUT_S, 0.001)
+    shortest_s = min(visibility_ms, consume_timeout_ms) / 1000
     return ConsumerSpec(
         handler=handler,
         topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
@@ -259,8 +236,8 @@ def _spec(
         max_retries=_max_retries(options.get("max_retries"), policy),
         policy=policy,
         concurrency=check_count(concurrency, name="concurrency", maximum=MAX_CONCURRENCY),
-        visibility_ms=ms("visibility", VISIBILITY_S, _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S),
-        consume_timeout_ms=ms("consume_timeout", CONSUME_TIMEOUT_S, 0.001),
+        visibility_ms=visibility_ms,
+        consume_timeout_ms=consume_timeout_ms,
         max_postpones=check_count(
             options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
         ),
@@ -277,10 +254,12 @@ def _spec(
         rate_limit=_if_given(check_rate_limit, options.get("rate_limit")),
         broadcast=_broadcast(options, topics),
         reader=_reader(options),
+        batch=batch,
+        batch_wait_ms=check_batch_wait(options, shortest_s) if batch else 0,
     )
 
 
-def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
+def _broadcast(options: AnyOptions, topics: Sequence[str]) -> bool:
     given: object = options.get("broadcast", False)
     if not isinstance(given, bool | str):
         refuse("broadcast", given, "must be True, False or a name")
@@ -303,7 +282,7 @@ def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
     return wanted
 
 
-def _reader(options: ConsumerOptions) -> str:
+def _reader(options: AnyOptions) -> str:
     given = options.get("broadcast", False)
     return check_name("broadcast", given, MAX_GROUP) if isinstance(given, str) else ""
 
@@ -366,7 +345,7 @@ def _ordered(given: object, policy: RetryPolicy | None) -> bool:
     return ordered
 
 
-def _none_is(none_is: str | None, binding: Binding | TaskBinding, handler: Handler) -> bool:
+def _none_is(none_is: str | None, binding: AnyBinding, handler: Handler) -> bool:
     if none_is is None:
         return isinstance(binding, TaskBinding) or none_means_success(return_annotation(handler))
     if none_is not in ("failure", "success"):

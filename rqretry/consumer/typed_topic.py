@@ -1,18 +1,26 @@
 """A declared topic: a name with a body type, and the verbs that use it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
-from rqretry.consumer.registry import ConsumerOptions
+from rqretry.consumer.options import (
+    AnyOptions,
+    BatchConsumerOptions,
+    ConsumerOptions,
+)
 from rqretry.consumer.task import Publishes
-from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
+from rqretry.core.batch_result import BatchReturn
+from rqretry.core.message import Message, OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
 from rqretry.core.suggestion import hinted
 from rqretry.core.typed_body import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+BatchHandler = Callable[[list[Message[T]]], BatchReturn | Awaitable[BatchReturn]]
+"""What `consumer(..., batch=...)` decorates."""
+B = TypeVar("B", bound=BatchHandler[Any])
 
 
 class Registers(Publishes, Protocol):
@@ -22,7 +30,7 @@ class Registers(Publishes, Protocol):
         self,
         topics: str | Sequence[str],
         group: str,
-        options: ConsumerOptions,
+        options: AnyOptions,
         *,
         body_type: Any = None,
     ) -> Callable[[F], F]:
@@ -53,8 +61,18 @@ class Topic(Generic[T]):
         self.body = body
         self._fit = None if body is None else fitting(body)
 
-    @hinted
-    def consumer(self, *, group: str, **options: Unpack[ConsumerOptions]) -> Callable[[F], F]:
+    @overload
+    def consumer(self, *, group: str, **options: Unpack[ConsumerOptions]) -> Callable[[F], F]: ...
+
+    @overload
+    def consumer(
+        self, *, group: str, **options: Unpack[BatchConsumerOptions]
+    ) -> Callable[[B], B]: ...
+
+    @hinted  # type: ignore[misc] # ConsumerOptions are these without batch
+    def consumer(
+        self, *, group: str, **options: Unpack[BatchConsumerOptions]
+    ) -> Callable[[Any], Any]:
         """Register a handler for this topic; see App.consumer."""
         return self._app.register(self.name, group, options, body_type=self.body)
 

@@ -14,6 +14,8 @@ from typing import Any
 from rqretry.core.message import Message
 from rqretry.observability.observer import (
     Attempt,
+    BatchAttempt,
+    BatchCall,
     Call,
     Leased,
     Observer,
@@ -21,6 +23,7 @@ from rqretry.observability.observer import (
     Redrive,
     Settling,
     Unseen,
+    Watched,
 )
 
 BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0)
@@ -103,6 +106,15 @@ class Tally:
         if self._inner is not None:
             inner = self._inner.attempting(namespace, message, worker)
         return _Attempt(self, message, inner)
+
+    def attempting_batch(
+        self, namespace: str, messages: Sequence[Message[Any]], worker: str
+    ) -> BatchAttempt:
+        """A batch begins: each of its messages is an attempt, which takes as long as the batch."""
+        inner = None
+        if self._inner is not None:
+            inner = self._inner.attempting_batch(namespace, messages, worker)
+        return _BatchAttempt(self, messages, inner)
 
     def redriving(
         self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
@@ -190,8 +202,8 @@ class _Publication:
         self._tally.published(self._topic, "error", len(self.items))
 
 
-class _Attempt:
-    def __init__(self, tally: Tally, message: Message[Any], inner: Attempt | None) -> None:
+class _Watched:
+    def __init__(self, tally: Tally, message: Message[Any], inner: Watched | None) -> None:
         self._tally = tally
         self._labels = (message.topic, message.group)
         self._inner = inner
@@ -200,16 +212,9 @@ class _Attempt:
         self._seconds: float | None = None
         self.trace = "" if inner is None else inner.trace
 
-    def around(self, call: Call) -> Call:
-        inner = call if self._inner is None else self._inner.around(call)
-
-        async def timed(message: Message[Any]) -> Any:
-            try:
-                return await inner(message)
-            finally:
-                self._seconds = time.perf_counter() - self._began
-
-        return timed
+    def ended(self) -> None:
+        """Its handler has ended."""
+        self._seconds = time.perf_counter() - self._began
 
     def settled(
         self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
@@ -221,6 +226,47 @@ class _Attempt:
             now = time.perf_counter() - self._began
             seconds = now if self._seconds is None else self._seconds
             self._tally.attempted(self._labels, outcome, seconds)
+
+
+class _Attempt(_Watched):
+    def __init__(self, tally: Tally, message: Message[Any], inner: Attempt | None) -> None:
+        super().__init__(tally, message, inner)
+        self._around = None if inner is None else inner.around
+
+    def around(self, call: Call) -> Call:
+        inner = call if self._around is None else self._around(call)
+
+        async def timed(message: Message[Any]) -> Any:
+            try:
+                return await inner(message)
+            finally:
+                self.ended()
+
+        return timed
+
+
+class _BatchAttempt:
+    def __init__(
+        self, tally: Tally, messages: Sequence[Message[Any]], inner: BatchAttempt | None
+    ) -> None:
+        each = [None] * len(messages) if inner is None else inner.messages
+        self._inner = inner
+        self.messages = [
+            _Watched(tally, message, watched)
+            for message, watched in zip(messages, each, strict=True)
+        ]
+
+    def around(self, call: BatchCall) -> BatchCall:
+        inner = call if self._inner is None else self._inner.around(call)
+
+        async def timed() -> Any:
+            try:
+                return await inner()
+            finally:
+                for watched in self.messages:
+                    watched.ended()
+
+        return timed
 
 
 class _Redrive:

@@ -45,7 +45,10 @@ class LogSettings:
 
 
 class AttemptFacts(NamedTuple):
-    """What a record says about the message whose handler wrote it, for another process."""
+    """What a record says about the message whose handler wrote it, for another process.
+
+    Of a batch it names the topics and the group; the id is "" and the attempt 0.
+    """
 
     id: str
     topic: str
@@ -95,7 +98,8 @@ class MessageFilter(logging.Filter):
         """Never drops a record."""
         facts = attempt_facts()
         if facts is not None and not hasattr(record, "message_id"):
-            record.__dict__.update(zip(FIELDS, facts, strict=True), in_attempt=True)
+            known = {name: fact or None for name, fact in zip(FIELDS, facts, strict=True)}
+            record.__dict__.update(known, in_attempt=True)
         return True
 
 
@@ -127,7 +131,8 @@ def default_format(stream: TextIO) -> str:
 class TextFormatter(logging.Formatter):
     """Time, level and message; the lines of a traceback are indented.
 
-    What a handler logs ends with its message: `[message ID of TOPIC, group GROUP, attempt N]`.
+    What a handler logs ends with its message: `[message ID of TOPIC, group GROUP, attempt N]`, or
+    `[batch of TOPIC, group GROUP]`.
     """
 
     def __init__(self, *, tracebacks: bool = False) -> None:
@@ -138,9 +143,7 @@ class TextFormatter(logging.Formatter):
         """The first line."""
         line = super().formatMessage(record)
         if getattr(record, "in_attempt", False):
-            fields: Any = record
-            line += f" [message {fields.message_id} of {fields.topic}, group {fields.group}"
-            line += f", attempt {fields.attempt}]"
+            line += f" [{_attempt_of(record)}]"
         trace = getattr(record, "traceback", "") if self._tracebacks else ""
         return "\n".join([escape(line), *(f"    {escape(each)}" for each in trace.splitlines())])
 
@@ -148,6 +151,13 @@ class TextFormatter(logging.Formatter):
         """The traceback, so that no line of it looks like a record."""
         lines = super().formatException(ei).splitlines()
         return "\n".join(f"    {escape(line)}" for line in lines)
+
+
+def _attempt_of(fields: Any) -> str:
+    if fields.message_id is None:
+        return f"batch of {fields.topic}, group {fields.group}"
+    named = f"message {fields.message_id} of {fields.topic}, group {fields.group}"
+    return f"{named}, attempt {fields.attempt}"
 
 
 class JsonFormatter(logging.Formatter):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rqretry.core.message import Message, ReceiptHandle
 
 Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
+BatchCall = Callable[[], Coroutine[Any, Any, Any]]
 
 SUCCESS, FAILURE, DEAD_LETTER = "success", "failure", "dead_letter"
 POSTPONED, RELEASED, STALE, LOST = "postponed", "released", "stale", "lost"
@@ -40,15 +41,12 @@ class Publication(Protocol):
         """It raised."""
 
 
-class Attempt(Protocol):
-    """One attempt under way."""
+class Watched(Protocol):
+    """The attempt of one message under way."""
 
     @property
     def trace(self) -> str:
         """Its W3C traceparent, for the failure record; "" for none."""
-
-    def around(self, call: Call) -> Call:
-        """The handler's call, observed; runs in the attempt's own context."""
 
     def settled(
         self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
@@ -61,6 +59,24 @@ class Attempt(Protocol):
             level: The delay level at which it waits; 0 for none.
             due_ms: When it is due again, server time in milliseconds.
         """
+
+
+class Attempt(Watched, Protocol):
+    """One attempt under way whose handler takes the message alone."""
+
+    def around(self, call: Call) -> Call:
+        """The handler's call, observed; runs in the attempt's own context."""
+
+
+class BatchAttempt(Protocol):
+    """The attempts of a batch, which one call of its handler makes."""
+
+    @property
+    def messages(self) -> Sequence[Watched]:
+        """The attempt of each message, in the order of the batch."""
+
+    def around(self, call: BatchCall) -> BatchCall:
+        """The handler's call, observed."""
 
 
 class Redrive(Protocol):
@@ -120,6 +136,11 @@ class Observer(Protocol):
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
         """An attempt begins."""
+
+    def attempting_batch(
+        self, namespace: str, messages: Sequence[Message[Any]], worker: str
+    ) -> BatchAttempt:
+        """A batch of one message or more begins."""
 
     def redriving(
         self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str

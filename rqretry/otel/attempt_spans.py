@@ -1,9 +1,9 @@
 """Spans of attempts: the first a child of the publish, later ones linked to it and to the last."""
 
 import time
-from typing import Any
+from typing import Any, Protocol
 
-from opentelemetry.context import attach, detach
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from rqretry.core.consume_result import HandlerSignal
@@ -23,20 +23,20 @@ class TracedAttempt:
     """
 
     __slots__ = (
-        "_began", "_context", "_ended_ns", "_error", "_message", "_namespace", "_over", "_seconds",
-        "_telemetry", "_worker", "span",
+        "_began", "_context", "_message", "_over", "_seconds", "ended_ns", "error", "namespace",
+        "span", "telemetry", "worker",
     )  # fmt: skip
 
     def __init__(
         self, telemetry: Telemetry, namespace: str, message: Message[Any], worker: str
     ) -> None:
-        self._telemetry = telemetry
+        self.telemetry = telemetry
         self._message = message
-        self._namespace = namespace
-        self._worker = worker
-        self._ended_ns: int | None = None
+        self.namespace = namespace
+        self.worker = worker
+        self.ended_ns: int | None = None
         self._over = False
-        self._error = ""
+        self.error = ""
         self._began = time.perf_counter()
         self._seconds = 0.0
         # Not `message.last_error`: it is None after a redrive, and the trace to link to is in here.
@@ -73,7 +73,7 @@ class TracedAttempt:
                 raise
             finally:
                 self._seconds = time.perf_counter() - self._began
-                self._ended_ns = time.time_ns()
+                self.ended_ns = time.time_ns()
                 detach(token)
 
         return traced
@@ -94,21 +94,21 @@ class TracedAttempt:
             span.set_attributes(semconv.when(due_ms))
         if outcome != SUCCESS and failure is not None:
             self._record_failure(failure)
-        span.end(self._ended_ns)
+        span.end(self.ended_ns)
         seconds = self._seconds or time.perf_counter() - self._began
-        meters, message = self._telemetry.meters, self._message
+        meters, message = self.telemetry.meters, self._message
         meters.attempted(message.topic, message.group, outcome, seconds)
         if outcome == DEAD_LETTER:
-            self._dead_letter(failure)
+            trace_death(self, message, failure)
 
     def _raised(self, error: BaseException) -> None:
         if not self._over:
-            self._error = type(error).__qualname__
+            self.error = type(error).__qualname__
             self.span.record_exception(error)
 
     def _record_failure(self, failure: AttemptError) -> None:
         description = failure.message or failure.cause
-        error_type = self._error or failure.type or failure.cause
+        error_type = self.error or failure.type or failure.cause
         self.span.set_attributes(
             {
                 "rqretry.cause": failure.cause,
@@ -118,25 +118,37 @@ class TracedAttempt:
         )
         self.span.set_status(Status(StatusCode.ERROR, description))
 
-    def _dead_letter(self, failure: AttemptError | None) -> None:
-        """A span for the move to the dead-letter queue, a child of the last attempt."""
-        group = self._message.group
-        cause = failure.cause if failure else FAILURE
-        span = self._telemetry.tracer.start_span(
-            f"dead_letter {semconv.DEAD_LETTER_PREFIX}{group}",
-            context=set_span_in_context(self.span, self._context),
-            kind=SpanKind.PRODUCER,
-            attributes=semconv.delivery(
-                self._namespace, self._message, self._worker, "dead_letter", "send"
-            )
-            | {
-                "messaging.destination.name": f"{semconv.DEAD_LETTER_PREFIX}{group}",
-                "rqretry.topic": self._message.topic,
-                "rqretry.cause": cause,
-                "rqretry.deliveries": self._message.attempt,
-                "error.type": self._error or (failure.type if failure else "") or cause,
-            },
-            start_time=self._ended_ns,
+
+class Ended(Protocol):
+    """What traces an attempt, at its end."""
+
+    telemetry: Telemetry
+    namespace: str
+    worker: str
+    span: Span
+    error: str
+    ended_ns: int | None
+
+
+def trace_death(attempt: Ended, message: Message[Any], failure: AttemptError | None) -> None:
+    """A span for the move to the dead-letter queue, a child of the last attempt."""
+    queue = f"{semconv.DEAD_LETTER_PREFIX}{message.group}"
+    cause = failure.cause if failure else FAILURE
+    span = attempt.telemetry.tracer.start_span(
+        f"dead_letter {queue}",
+        context=set_span_in_context(attempt.span, Context()),
+        kind=SpanKind.PRODUCER,
+        attributes=semconv.delivery(
+            attempt.namespace, message, attempt.worker, "dead_letter", "send"
         )
-        span.set_status(Status(StatusCode.ERROR, failure.message if failure else cause))
-        span.end()
+        | {
+            "messaging.destination.name": queue,
+            "rqretry.topic": message.topic,
+            "rqretry.cause": cause,
+            "rqretry.deliveries": message.attempt,
+            "error.type": attempt.error or (failure.type if failure else "") or cause,
+        },
+        start_time=attempt.ended_ns,
+    )
+    span.set_status(Status(StatusCode.ERROR, failure.message if failure else cause))
+    span.end()

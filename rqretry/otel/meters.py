@@ -52,11 +52,15 @@ class Meters:
         """A simple consumer settled; `verb` is one of observer.ACK, NACK, CHANGE, RELEASE."""
         self._sending.record(seconds, _labels(verb, topic, error))
 
-    def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:
-        """An attempt ended; `outcome` is one of observer.OUTCOMES."""
+    def attempted(self, topic: str, group: str, outcome: str, seconds: float | None) -> None:
+        """An attempt ended; `outcome` is one of observer.OUTCOMES.
+
+        `seconds` is None where another message of its batch has them.
+        """
         labels = _attempt(topic, group, outcome)
         self._consumed.add(1, labels)
-        self._processing.record(seconds, labels)
+        if seconds is not None:
+            self._processing.record(seconds, labels)
 
 
 class Telemetry(NamedTuple):

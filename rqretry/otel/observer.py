@@ -13,6 +13,7 @@ from rqretry.core.message import Message
 from rqretry.observability.observer import Leased
 from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import TracedAttempt
+from rqretry.otel.batch_spans import TracedBatch
 from rqretry.otel.dead_letter_spans import trace_dead_letter
 from rqretry.otel.meters import Meters, Telemetry
 from rqretry.otel.publish_spans import TracedPublication
@@ -90,6 +91,12 @@ class OtelObserver:
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> TracedAttempt:
         """An attempt begins."""
         return TracedAttempt(self._telemetry, namespace, message, worker)
+
+    def attempting_batch(
+        self, namespace: str, messages: Sequence[Message[Any]], worker: str
+    ) -> TracedBatch:
+        """A batch begins."""
+        return TracedBatch(self._telemetry, namespace, messages, worker)
 
     def redriving(
         self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str

@@ -37,7 +37,7 @@ WORKER = "rqretry.worker"
 LINKED_AS = "rqretry.link"
 """Of a link: "publish", "previous_attempt", "redrive", "receive" or "message"."""
 
-_MOST_LINKS = 128
+MOST_LINKS = 128
 _ROOT = Context()
 _BESIDE = frozenset({"tracestate", "baggage"})
 
@@ -179,7 +179,7 @@ def _speaks_w3c(propagator: CompositePropagator) -> bool:
 def links(*named: tuple[str, SpanContext | None]) -> list[Link]:
     """Links to the contexts that are known, each with its name; at most 128."""
     found = [Link(context, {LINKED_AS: name}) for name, context in named if context is not None]
-    return found[:_MOST_LINKS]
+    return found[:MOST_LINKS]
 
 
 def carrier_fields() -> set[str]:

@@ -10,22 +10,50 @@ from dataclasses import dataclass
 
 from rqretry.core.durations import spell
 from rqretry.core.failure_record import describe_cause
+from rqretry.protocol.lease import renew
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.faults import Fault, Faults
 from rqretry.testing.lab_stores import LabStore, score
 from rqretry.testing.lab_workers import LabPlace, LabWorkers
+from rqretry.worker.consumer import Consumer
 from rqretry.worker.leases import Delivery
 
 MAX_STEPS = 10_000
 """Attempts of one run, unless the test says otherwise; more count as an endless loop."""
 
 
+One = tuple[LabPlace, Delivery]
+Taken = list[One]
+"""What a handler is called with next: a message, or the messages of a batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The attempt whose handler is running in this context."""
+    """What the handler that is running in this context was called with."""
 
-    place: LabPlace
-    delivery: Delivery
+    taken: Taken
+
+    @property
+    def worker(self) -> str:
+        """The worker's name."""
+        return self.taken[0][0].worker
+
+    def crash(self) -> None:
+        """The worker dies: nothing of it is reported."""
+        for _, delivery in self.taken:
+            delivery.lost = True
+
+    def of(self, id_: str | None) -> One | None:
+        """The message with an id, or the first; None: another handler has it."""
+        return next((one for one in self.taken if id_ in (None, one[1].id)), None)
+
+
+@dataclass(slots=True)
+class Gathering:
+    """A batch that is not full, and when its first message came."""
+
+    since_ms: int
+    taken: Taken
 
 
 @dataclass(slots=True)
@@ -49,6 +77,8 @@ class Engine:
         self.clock = clock
         self._store = store
         self._key = clock_key(namespace)
+        self._gathering: dict[Consumer, Gathering] = {}
+        """Batches that wait for more."""
         self._finished: dict[tuple[str, str], int] = {}
         """How many deliveries of (group, id) have ended."""
         self.set_clock(clock.ms)
@@ -83,6 +113,7 @@ class Engine:
         """The next virtual time in ms at which something is due; after run()."""
         times = [place.next_due_ms for place in self.places] + [app.check_at for app in self.apps]
         times += [app.publish_at for app in self.apps]
+        times += [_ripe_ms(consumer, batch) for consumer, batch in self._gathering.items()]
         return min((at for at in times if at is not None), default=None)
 
     async def advance(self, end_ms: int | None, most: int) -> int:
@@ -131,46 +162,77 @@ class Engine:
                     continue
                 break
             if budget.used >= budget.most:
-                self._give_up(*taken, budget)
-            budget.used += 1
-            await self._attempt(*taken)
+                self._give_up(*taken[0], budget)
+            budget.used += len(taken)
+            await self._attempt(taken)
 
-    def _take(self) -> tuple[LabPlace, Delivery] | None:
+    def _take(self) -> Taken | None:
         idle = False
         while not idle:
             idle, now_ms = True, self.clock.ms
             for place in self.places:
-                if place.workers.may_have(place, now_ms):
-                    idle = False
-                    delivery = place.workers.next(place, now_ms)
-                    if delivery is not None:
-                        return place, delivery
+                if not place.workers.may_have(place, now_ms):
+                    continue
+                idle = False
+                delivery = place.workers.next(place, now_ms)
+                taken = None if delivery is None else self._gather(place, delivery)
+                if taken is not None:
+                    return taken
+        return self._take_ripe()
+
+    def _gather(self, place: LabPlace, delivery: Delivery) -> Taken | None:
+        """Put a message into the next batch; that batch, if it is full, or no batch is wanted."""
+        consumer = place.consumer
+        if not consumer.spec.batch:
+            return [(place, delivery)]
+        batch = self._gathering.setdefault(consumer, Gathering(self.clock.ms, []))
+        if any(other.id == delivery.id for _, other in batch.taken):  # of another topic
+            self._gathering[consumer] = Gathering(self.clock.ms, [(place, delivery)])
+            return batch.taken
+        batch.taken.append((place, delivery))
+        if len(batch.taken) < consumer.spec.batch:
+            return None
+        return self._gathering.pop(consumer).taken
+
+    def _take_ripe(self) -> Taken | None:
+        for consumer, batch in self._gathering.items():
+            if _ripe_ms(consumer, batch) <= self.clock.ms:
+                return self._gathering.pop(consumer).taken
         return None
 
-    async def _attempt(self, place: LabPlace, delivery: Delivery) -> None:
-        fault = self.faults.take(place.worker, delivery.id)
-        if fault is Fault.CRASH:
-            place.leases.end(delivery)
+    async def _attempt(self, taken: Taken) -> None:
+        faults = [self.faults.take(place.worker, delivery.id) for place, delivery in taken]
+        if Fault.CRASH in faults:
+            for place, delivery in taken:
+                place.leases.end(delivery)
         else:
-            if fault is Fault.DUPLICATE:
-                await self.duplicate(place, delivery)
-            delivery.lost = fault is Fault.CRASH_AFTER
-            await self._handle(place, delivery)
-            if fault is Fault.LOSE_LEASE:
-                self.lose(place, delivery)
-            await place.workers.settle(place)
-        key = (place.worker, delivery.id)
-        self._finished[key] = self._finished.get(key, 0) + 1
+            for one, fault in zip(taken, faults, strict=True):
+                if fault is Fault.DUPLICATE:
+                    await self.duplicate(*one)
+            await self._handle(taken, crashes=Fault.CRASH_AFTER in faults)
+            for one, fault in zip(taken, faults, strict=True):
+                if fault is Fault.LOSE_LEASE:
+                    self.lose(*one, taken)
+            for place in dict.fromkeys(place for place, _ in taken):
+                await place.workers.settle(place)
+        for place, delivery in taken:
+            key = (place.worker, delivery.id)
+            self._finished[key] = self._finished.get(key, 0) + 1
 
-    async def _handle(self, place: LabPlace, delivery: Delivery) -> None:
-        token = RUNNING.set(Running(place, delivery))
+    async def _handle(self, taken: Taken, *, crashes: bool) -> None:
+        consumer = taken[0][0].consumer
+        running = Running(taken)
+        if crashes:
+            running.crash()
+        token = RUNNING.set(running)
         try:
-            await place.consumer.process(delivery)
+            await consumer.process_all([delivery for _, delivery in taken])
         finally:
             RUNNING.reset(token)
-        if delivery.lost:  # crashed: no result reaches the server
-            place.tracebacks.take()
-            place.leases.end(delivery)
+        for place, delivery in taken:
+            if delivery.lost:  # crashed: no result reaches the server
+                place.tracebacks.take()
+                place.leases.end(delivery)
 
     def _give_up(self, place: LabPlace, delivery: Delivery, budget: Budget) -> None:
         raise AssertionError(
@@ -192,11 +254,20 @@ class Engine:
 
     # -- leases that end while a handler runs ----------------------------------------------------
 
-    def lose(self, place: LabPlace, delivery: Delivery) -> None:
-        """Let a lease end: time moves on to its deadline, and the message expires."""
+    def lose(self, place: LabPlace, delivery: Delivery, batch: Taken | None = None) -> None:
+        """Let a lease end: time moves on to its deadline, and the message expires.
+
+        The others of its batch are renewed, as in a worker.
+        """
         deadline = score(self._store, place.keys.inflight, delivery.id)
         if deadline is None:
             return
+        running = RUNNING.get()
+        for other, held in batch or (running.taken if running else ()):
+            if held is not delivery:
+                visibility_ms = other.consumer.spec.visibility_ms
+                self.set_clock(deadline - 1)
+                self._store.run(renew(other.keys, [held.receipt], visibility_ms=visibility_ms))
         self.set_clock(deadline)
         place.workers.expire(place)
         if delivery.message is not None:
@@ -225,3 +296,8 @@ class Engine:
                 self.set_clock(due_ms)
         finally:
             RUNNING.reset(token)
+
+
+def _ripe_ms(consumer: Consumer, batch: Gathering) -> int:
+    """When a batch starts that is not full, in virtual milliseconds."""
+    return batch.since_ms + consumer.spec.batch_wait_ms

@@ -23,7 +23,7 @@ from rqretry.testing.assertions import Assertions
 from rqretry.testing.bound_app import bound
 from rqretry.testing.clock import VirtualClock, clock_key, virtual_time
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine, Running
+from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine, One
 from rqretry.testing.faults import Fault, WorkerCrash
 from rqretry.testing.lab_clients import LabClients
 from rqretry.testing.lab_stores import LabStore
@@ -200,8 +200,8 @@ class Lab(Closing, Assertions):
         """
         self._check_worker(worker)
         running = RUNNING.get()
-        if running is not None and not after_handler and worker in (None, running.place.worker):
-            running.delivery.lost = True
+        if running is not None and not after_handler and worker in (None, running.worker):
+            running.crash()
             raise WorkerCrash
         fault = Fault.CRASH_AFTER if after_handler else Fault.CRASH
         self._engine.faults.arm(fault, worker=worker)
@@ -225,7 +225,7 @@ class Lab(Closing, Assertions):
         if running is None:
             self._engine.faults.arm(Fault.LOSE_LEASE, id_=id)
         else:
-            self._engine.lose(running.place, running.delivery)
+            self._engine.lose(*running)
 
     def duplicate(self, id: str | None = None) -> None:  # noqa: A002 - as publish has it
         """A message is delivered once more while its handler is still running.
@@ -250,15 +250,15 @@ class Lab(Closing, Assertions):
         if loop_here() is not None:
             raise InvalidArgument("in an async handler write: await lab.aduplicate()")
         assert self._loop is not None
-        again = self._engine.duplicate(running.place, running.delivery)
+        again = self._engine.duplicate(*running)
         asyncio.run_coroutine_threadsafe(again, self._loop).result()
 
     async def aduplicate(self) -> None:
         """Duplicate the message of the async handler that awaits this."""
-        running = RUNNING.get()
+        running = self._here(None)
         if running is None:
             raise InvalidArgument("await lab.aduplicate() in a handler; else call lab.duplicate()")
-        await self._engine.duplicate(running.place, running.delivery)
+        await self._engine.duplicate(*running)
 
     def next_attempt(
         self,
@@ -294,9 +294,9 @@ class Lab(Closing, Assertions):
             done = done._replace(more=False).plus(self._store.perform(upkeep.round()))
         return done.promoted + done.expired + done.delivered
 
-    def _here(self, id_: str | None) -> Running | None:
+    def _here(self, id_: str | None) -> One | None:
         running = RUNNING.get()
-        return running if running is not None and id_ in (None, running.delivery.id) else None
+        return None if running is None else running.of(id_)
 
     def _check_worker(self, worker: str | None) -> None:
         self._engine.join()

@@ -29,7 +29,7 @@ from rqretry.protocol.maintain import feed_dlq_group, sweep
 from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score, tag_of
 from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
-from rqretry.worker.consumer import Consumer, ConsumerContext
+from rqretry.worker.consumer import Consumer, ConsumerContext, consumer_for
 from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.registration import apply_spec
 from rqretry.worker.settle import Settler
@@ -285,7 +285,7 @@ class LabWorkers:
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         spec = unleased(spec) if spec.broadcast else spec
         context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
-        consumer = Consumer(spec, context, max_retries)
+        consumer = consumer_for(spec)(spec, context, max_retries)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for one in places:
             place = LabPlace(self, consumer, one)

@@ -9,7 +9,7 @@ import contextvars
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,6 +133,37 @@ class Execution:
             return self.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
         return None
 
+    def messages(self, deliveries: Sequence[Delivery]) -> dict[Delivery, Failure]:
+        """Decode the messages of a batch; those that cannot be decoded, with their failures."""
+        undecodable = {}
+        for delivery in deliveries:
+            try:
+                self._message(delivery)
+            except CodecError as error:
+                undecodable[delivery] = self.failure(
+                    delivery, "undecodable", str(error), level=DEAD
+                )
+        return undecodable
+
+    def watch(self, deliveries: Sequence[Delivery]) -> observer.BatchAttempt | None:
+        """Have the attempts of a batch observed, if anybody observes."""
+        if observer.installed is None:
+            return None
+        messages = [delivery.message for delivery in deliveries]
+        namespace = deliveries[0].place.keys.partition.namespace
+        watched = observer.installed.attempting_batch(namespace, messages, self._worker)
+        for delivery, watch in zip(deliveries, watched.messages, strict=True):
+            delivery.watch = watch
+        return watched
+
+    def result_of(
+        self, delivery: Delivery, answer: ConsumeResult | BaseException, started: float
+    ) -> ConsumeResult | Failure:
+        """What the answer for one message of a batch means."""
+        if isinstance(answer, BaseException):
+            return self._outcome(delivery, answer, started)
+        return answer
+
     def _raised(self, delivery: Delivery, error: BaseException, ran: float) -> Failure:
         fingerprint = fingerprint_of(error)
         delivery.place.tracebacks.note(fingerprint, error)
@@ -245,6 +276,33 @@ class RunningAttempts:
         if delivery.task is not None and delivery in self.deliveries:
             self._stuck += self._can_stick
             delivery.task.cancel()
+            if self._stuck >= self._spec.concurrency:
+                self._events.stuck()
+
+
+@dataclass(eq=False)
+class RunningBatches(RunningAttempts):
+    """Those of a batch consumer: a batch ends early when the last of its messages has."""
+
+    _called_off: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+
+    def end(self, delivery: Delivery) -> None:
+        """Its handler has returned, or stopped."""
+        self.deliveries.discard(delivery)
+        if delivery.task in self._called_off:
+            self._called_off.remove(delivery.task)
+            self._stuck -= self._can_stick
+        if failure := self._held.pop(delivery, None):
+            self._results.fail(delivery, failure)
+
+    def _call_off(self, delivery: Delivery) -> None:
+        delivery.cancel()
+        task = delivery.task
+        batch = [other for other in self.deliveries if other.task is task]
+        if task is not None and batch and all(other.settled or other.lost for other in batch):
+            self._called_off.add(task)
+            self._stuck += self._can_stick
+            task.cancel()
             if self._stuck >= self._spec.concurrency:
                 self._events.stuck()
 

@@ -5,22 +5,27 @@ attempt.py runs the handler, and settle.py reports the result to the server.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.consume_result import ConsumeResult, Outcome
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import Failure
-from rqretry.worker.attempt import Execution, RunningAttempts
+from rqretry.worker.attempt import Execution, RunningAttempts, RunningBatches
+from rqretry.worker.batch_attempt import BatchCaller
+from rqretry.worker.batch_slots import BatchSlots
 from rqretry.worker.invoker import Waiting, make_caller
 from rqretry.worker.leases import ConsumerEvents, Delivery, LeasedPlace, Results
 from rqretry.worker.recycle_process import MessageLimit
-from rqretry.worker.slots import Slots
+from rqretry.worker.slots import Buffer, Slots
 from rqretry.worker.wakeups import Rooms
+
+log = logging.getLogger("rqretry")
 
 _UNSETTLED_MOST = 4 * MAX_BATCH
 
@@ -41,6 +46,8 @@ class ConsumerContext:
 class Consumer:
     """Runs the messages of one registered handler; `max_retries` are those of its group."""
 
+    _of_running: ClassVar[type[RunningAttempts]] = RunningAttempts
+
     def __init__(self, spec: ConsumerSpec, context: ConsumerContext, max_retries: int) -> None:
         self.spec = spec
         self.places: list[LeasedPlace] = []
@@ -51,10 +58,10 @@ class Consumer:
         self.execution = Execution(
             spec, self._caller.call, context.hooks, context.worker, max_retries
         )
-        self.running = RunningAttempts(
+        self.running = self._of_running(
             spec, self.execution, context.results, context.events, self._caller.can_stick
         )
-        self._slots: Slots[Delivery] = Slots(spec.concurrency, self._begin)
+        self._slots = self._new_slots()
         self._watching: asyncio.Task[None] | None = None
 
     # -- for leasing -------------------------------------------------------------------------
@@ -107,6 +114,9 @@ class Consumer:
             self._watching.cancel()
         self._caller.shut_down()
 
+    def _new_slots(self) -> Buffer[Delivery]:
+        return Slots(self.spec.concurrency, self._begin)
+
     # -- attempts ----------------------------------------------------------------------------
 
     def _begin(
@@ -114,16 +124,19 @@ class Consumer:
     ) -> Coroutine[Any, Any, None] | None:
         """What a slot does with a delivery."""
         delivery.task = task
-        if delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s:
-            # A process that stood still finds leases in its buffer that ended meanwhile.
+        if _is_over(delivery, now):
             self.running.lose(delivery)
             self._context.rooms.room_in(self)  # leasing may wait for the room that it took
             return None
         waiting = self._start(delivery, task, now)
         return None if waiting is None else self._finish(delivery, waiting)
 
-    async def process(self, delivery: Delivery) -> None:
-        """Run one attempt and settle it."""
+    async def process_all(self, deliveries: list[Delivery]) -> None:
+        """Run the attempts of some messages and settle them, outside of any slot."""
+        for delivery in deliveries:
+            await self._process(delivery)
+
+    async def _process(self, delivery: Delivery) -> None:
         waiting = self._start(delivery, asyncio.current_task(), time.monotonic())
         if waiting is not None:
             await self._finish(delivery, waiting)
@@ -209,3 +222,84 @@ class Consumer:
             if not delivery.lost:
                 delivery.settled = True
                 self._results.release(delivery, "")
+
+
+class BatchConsumer(Consumer):
+    """Runs batches of messages of a handler that takes a list (docs/decisions/0076)."""
+
+    _of_running: ClassVar[type[RunningAttempts]] = RunningBatches
+
+    def __init__(self, spec: ConsumerSpec, context: ConsumerContext, max_retries: int) -> None:
+        super().__init__(spec, context, max_retries)
+        self._batches = BatchCaller(spec, self._caller.call, context.hooks)
+
+    def _new_slots(self) -> Buffer[Delivery]:
+        spec, wait_s = self.spec, self.spec.batch_wait_ms / 1000
+        return BatchSlots(spec.concurrency, spec.batch, wait_s, self._begin_batch, self._ended)
+
+    async def process_all(self, deliveries: list[Delivery]) -> None:
+        """Run a batch, in a task of its own as everywhere."""
+        await asyncio.get_running_loop().create_task(self._process_batch(deliveries))
+
+    async def _begin_batch(self, deliveries: list[Delivery]) -> None:
+        """What a slot does with a batch."""
+        task, now = asyncio.current_task(), time.monotonic()
+        for delivery in deliveries:
+            delivery.task = task  # before the look: the heartbeat gives back what has none
+            if _is_over(delivery, now):
+                self.running.lose(delivery)
+        await self._process_batch([delivery for delivery in deliveries if not delivery.lost])
+
+    async def _process_batch(self, deliveries: list[Delivery]) -> None:
+        """Run one attempt of each message, all by one call, and settle each for itself."""
+        undecodable = self.execution.messages(deliveries)
+        for delivery, failure in undecodable.items():
+            self._settle(delivery, failure)
+            self._count()
+        rest = [delivery for delivery in deliveries if delivery not in undecodable]
+        if rest:
+            await self._attempt(rest)
+
+    async def _attempt(self, deliveries: list[Delivery]) -> None:
+        """Call the handler with a batch; what is lost or timed out meanwhile is not settled."""
+        started, answers = time.monotonic(), {}
+        watched = self.execution.watch(deliveries)
+        messages = [delivery.message for delivery in deliveries]
+        for delivery in deliveries:
+            self.running.deliveries.add(delivery)
+        try:
+            answers = await self._batches.answers(messages, watched)
+        except asyncio.CancelledError:
+            if self._abandoned or not all(d.lost or d.settled for d in deliveries):
+                raise
+        finally:
+            for delivery in deliveries:
+                self.running.end(delivery)
+                self._count()
+        for delivery in deliveries:
+            if delivery.id in answers and not (delivery.settled or delivery.lost):
+                answer = answers[delivery.id]
+                self._settle(delivery, self.execution.result_of(delivery, answer, started))
+
+    def _count(self) -> None:
+        self._slots.one_finished()
+        if self._context.limit is not None:
+            self._context.limit.count()
+
+    def _ended(self, deliveries: list[Delivery], error: BaseException | None) -> None:
+        """A slot is free; after an error of ours messages come again when their leases end."""
+        if error is not None:
+            log.error("a batch of group %s broke off", self.spec.group, exc_info=error)
+            for delivery in deliveries:
+                self.running.lose(delivery)
+        self._context.rooms.room_in(self)
+
+
+def consumer_for(spec: ConsumerSpec) -> type[Consumer]:
+    """What runs a handler."""
+    return BatchConsumer if spec.batch else Consumer
+
+
+def _is_over(delivery: Delivery, now: float) -> bool:
+    """Whether its lease ended in the buffer, as in a process that stood still."""
+    return delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s

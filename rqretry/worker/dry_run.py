@@ -13,6 +13,7 @@ from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.lease import Failure
 from rqretry.worker.attempt import Execution
+from rqretry.worker.batch_attempt import BatchCaller
 from rqretry.worker.invoker import Call, Waiting, make_caller
 from rqretry.worker.leases import Delivery
 
@@ -64,9 +65,14 @@ async def dry_run(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: in
     caller = make_caller(here)
     recorder = _Recorder(caller.call)
     execution = Execution(here, recorder.call, hooks, "replay", most)
+    batches = BatchCaller(here, recorder.call, hooks) if here.batch else None
     began = time.monotonic()
     try:
-        started = execution.start(delivery, began)
+        started: ConsumeResult | Failure | Waiting
+        if batches is not None:
+            started = await _in_batch(execution, batches, delivery, began)
+        else:
+            started = execution.start(delivery, began)
         if isinstance(started, Waiting):
             started = await execution.finish(delivery, started)
     finally:
@@ -78,6 +84,17 @@ async def dry_run(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: in
         outcome = "postponed" if started.outcome is Outcome.POSTPONE else "success"
         return DryRun(outcome, "", None, seconds)
     return DryRun(failure.cause, reason_in(failure.record), recorder.error, seconds)
+
+
+async def _in_batch(
+    execution: Execution, batches: BatchCaller, delivery: Delivery, began: float
+) -> ConsumeResult | Failure:
+    """The same with a batch of this message alone."""
+    undecodable = execution.messages([delivery]).get(delivery)
+    if undecodable is not None:
+        return undecodable
+    answers = await batches.answers([delivery.message])
+    return execution.result_of(delivery, answers[delivery.id], began)
 
 
 def spec_for(specs: Iterable[ConsumerSpec], group: str, topic: str) -> ConsumerSpec | None:

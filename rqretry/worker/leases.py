@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from rqretry.core.back_off import BackOff
 from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
-from rqretry.observability.observer import Attempt
+from rqretry.observability.observer import Watched
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import READY, Failure, Leased, Polled, expected_ms, other_list
 
@@ -56,7 +56,7 @@ class Delivery:
         self.leased_at = self.sent_at = sent_at
         self.message: Any = None
         self.task: asyncio.Task[Any] | None = None
-        self.watch: Attempt | None = None
+        self.watch: Watched | None = None
         self.settled = False
         self.lost = False
         self.reported_at = 0.0

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
@@ -24,46 +25,35 @@ Returns what the slot must still await to finish the item; None if it is finishe
 """
 
 
-class Slots(Generic[T]):
-    """So many tasks, and what they are to run."""
+class Buffer(ABC, Generic[T]):
+    """What is leased and waits for a slot, and how fast it goes."""
 
-    def __init__(self, concurrency: int, begin: Begin[T]) -> None:
+    def __init__(self, concurrency: int) -> None:
         self._concurrency = self._target = concurrency
-        self._begin = begin
         self._buffer: deque[T] = deque()
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
         self._finished = 0
         self._rate = 0.0
         self._rate_from = (0, time.monotonic())
 
+    @abstractmethod
     def room(self, running: int) -> int:
         """How many items to get now; 0 while the buffer is well filled."""
-        self._measure()
-        target = self._target = self._concurrency + int(self._rate * HORIZON_S)
-        buffered = len(self._buffer)
-        if buffered and 2 * buffered >= target:
-            return 0
-        return min(MAX_BATCH, max(0, target - buffered - running))
 
-    def _measure(self) -> None:
-        finished, since = self._rate_from
-        now = time.monotonic()
-        if now - since >= _RATE_MEMORY_S:
-            fresh = (self._finished - finished) / (now - since)
-            self._rate = max(fresh, (self._rate + fresh) / 2)
-            self._rate_from = (self._finished, now)
-
+    @abstractmethod
     def accept(self, items: list[T]) -> None:
-        """Take items; slots start on them at once."""
-        self._buffer.extend(items)
-        self._wake(1)
+        """Take items; slots start on them as soon as they may."""
+
+    @abstractmethod
+    def start(self, name: str) -> None:
+        """Begin to run what is accepted."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop what runs, and begin nothing more."""
 
     def one_waits(self) -> bool:
-        """A slot awaits its item: wake others for the buffer. Returns whether it holds anything."""
-        if self._buffer:
-            self._wake(2)
+        """A slot awaits its item. Returns whether the buffer holds anything."""
         return bool(self._buffer)
 
     def one_finished(self) -> bool:
@@ -77,6 +67,44 @@ class Slots(Generic[T]):
         while self._buffer and which(self._buffer[0]):
             taken.append(self._buffer.popleft())
         return taken
+
+    def _measure(self) -> None:
+        finished, since = self._rate_from
+        now = time.monotonic()
+        if now - since >= _RATE_MEMORY_S:
+            fresh = (self._finished - finished) / (now - since)
+            self._rate = max(fresh, (self._rate + fresh) / 2)
+            self._rate_from = (self._finished, now)
+
+
+class Slots(Buffer[T]):
+    """So many tasks, and what they are to run."""
+
+    def __init__(self, concurrency: int, begin: Begin[T]) -> None:
+        super().__init__(concurrency)
+        self._begin = begin
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def room(self, running: int) -> int:
+        """How many items to get now; 0 while the buffer is well filled."""
+        self._measure()
+        target = self._target = self._concurrency + int(self._rate * HORIZON_S)
+        buffered = len(self._buffer)
+        if buffered and 2 * buffered >= target:
+            return 0
+        return min(MAX_BATCH, max(0, target - buffered - running))
+
+    def accept(self, items: list[T]) -> None:
+        """Take items; slots start on them at once."""
+        self._buffer.extend(items)
+        self._wake(1)
+
+    def one_waits(self) -> bool:
+        """A slot awaits its item: wake others for the buffer. Returns whether it holds anything."""
+        if self._buffer:
+            self._wake(2)
+        return bool(self._buffer)
 
     def start(self, name: str) -> None:
         """Start the tasks."""

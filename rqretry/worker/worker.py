@@ -24,7 +24,7 @@ from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.attempt import HELD
 from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_positions, unleased
-from rqretry.worker.consumer import Consumer, ConsumerContext
+from rqretry.worker.consumer import Consumer, ConsumerContext, consumer_for
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
 from rqretry.worker.leases import Delivery, LeasedPlace
@@ -88,7 +88,7 @@ class Worker:
         self._grace = grace
         self._explicit = explicit
         self._library = library
-        self._specs = [replace(s, concurrency=concurrency) if concurrency else s for s in specs]
+        self._specs = [replace(s, concurrency=s.at_once(concurrency)) for s in specs]
         self._store = store or Store(settings.url, library, notify=self._store_changed)
         self._declared = declared or {}
         self._catalog = self._new_catalog()
@@ -256,7 +256,8 @@ class Worker:
         context = ConsumerContext(
             self.name, self._hooks, results, rooms, events=self, limit=self._limit
         )
-        return Consumer(unleased(spec) if spec.broadcast else spec, context, max_retries)
+        chosen = unleased(spec) if spec.broadcast else spec
+        return consumer_for(chosen)(chosen, context, max_retries)
 
     def _add(self, consumer: Consumer, place: LeasedPlace) -> LeasedPlace:
         """Have a consumer work on one more partition."""

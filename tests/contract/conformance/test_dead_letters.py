@@ -16,7 +16,7 @@ def failing(lab: Lab, *topics: str, **options: object) -> list[Message[object]]:
     """A consumer of group billing that fails everything; what it was given."""
     app, seen = lab.app(App()), []
 
-    @app.consumer(list(topics) or "orders", group="billing", **options)  # type: ignore[arg-type]
+    @app.consumer(list(topics) or "orders", group="billing", **options)  # type: ignore[call-overload, untyped-decorator]
     async def bill(message: Message[object]) -> None:
         seen.append(message)
         raise ValueError(f"no {message.attempt % 2}")

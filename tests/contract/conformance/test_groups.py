@@ -12,7 +12,7 @@ def failing(lab: Lab, **options: object) -> App:
     """An app in the lab whose group billing fails every message."""
     app = lab.app(App())
 
-    @app.consumer("orders", group="billing", **options)  # type: ignore[arg-type]
+    @app.consumer("orders", group="billing", **options)  # type: ignore[call-overload, untyped-decorator]
     async def bill(message: Message[int]) -> bool:
         return False
 

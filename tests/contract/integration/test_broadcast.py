@@ -328,7 +328,7 @@ async def test_a_broadcast_consumer_cannot_begin_with_what_is_stored(lab: Lab) -
 async def test_broadcast_is_true_false_or_a_name(lab: Lab) -> None:
     app = lab.app()
     with pytest.raises(InvalidArgument, match="broadcast 1"):
-        app.consumer("t", group="b", broadcast=1)(print)  # type: ignore[arg-type]
+        app.consumer("t", group="b", broadcast=1)(print)  # type: ignore[call-overload]
 
 
 async def test_an_operator_cannot_set_or_pause_what_a_broadcast_group_does_not_have(

@@ -1,6 +1,7 @@
 """All cases, by the rules of docs/conformance.md and docs/guarantees.md."""
 
 from tests.meta.mutation.cases import (
+    batches,
     bounds,
     clock,
     dead_letters,
@@ -34,4 +35,5 @@ CASES = (
     *places.CASES,
     *operators.CASES,
     *replays.CASES,
+    *batches.CASES,
 )

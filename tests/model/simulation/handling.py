@@ -23,8 +23,13 @@ _PAUSE, _ANEW = 0.02, 0.1
 async def work(world: World, process: Process) -> None:
     """A worker; it may be told to stop, and another one takes its place."""
 
-    async def handle(group: str, message: Message[Any]) -> ConsumeResult:
-        return await _handle(world, group, message)
+    async def handle(group: str, messages: list[Message[Any]]) -> list[Any]:
+        for message in messages:
+            world.begun(group, message)
+        if len(messages) == 1:  # a task of its own would change the order of what runs
+            return [await _handle_safely(world, group, messages[0])]
+        each = (_handle_safely(world, group, message) for message in messages)
+        return await asyncio.gather(*each)
 
     def check(asked: TransactionCheck) -> TransactionResolution:
         return _check(world, asked)
@@ -48,8 +53,14 @@ async def _stop(world: World, process: Process, worker: SimulatedWorker) -> None
             return
 
 
+async def _handle_safely(world: World, group: str, message: Message[Any]) -> Any:
+    try:
+        return await _handle(world, group, message)
+    except ValueError as error:
+        return error
+
+
 async def _handle(world: World, group: str, message: Message[Any]) -> ConsumeResult:
-    world.begun(group, message)
     chance, plan, process = world.chance, world.plan, current()
     name = chance.numbered(f"{group}/{message.body['n']}")
     if world.healed:

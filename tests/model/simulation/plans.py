@@ -47,6 +47,8 @@ class GroupPlan:
     concurrency: int
     max_inflight: int | None
     rate_limit: str | None
+    batch: int
+    """The most messages of one call of its handler; 0: it takes single messages."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,8 @@ def _group(chance: Chance, number: int, partitions: int, in_order: float) -> Gro
         max_inflight=partitions * chance.whole(f"plan/group {number} most", 1, 3)
         if pick("limited") < 0.2 and kind == "push" else None,
         rate_limit="20/s" if pick("rated") < 0.1 and kind == "push" else None,
+        batch=chance.whole(f"plan/group {number} most in a batch", 1, 5)
+        if pick("batches") < 0.3 and kind == "push" else 0,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rqretry.app import App
-from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec
+from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import TransactionCheck, TransactionResolution
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.errors import RqretryError
@@ -26,7 +26,8 @@ from tests.model.simulation.plans import GroupPlan
 TOPIC = "t"
 PRODUCERS = "producers"
 
-Handle = Callable[[str, Message[Any]], Any]
+Handle = Callable[[str, list[Message[Any]]], Any]
+"""What becomes of each of some messages that a group's handler was called with, in their order."""
 Check = Callable[[TransactionCheck], TransactionResolution]
 
 
@@ -135,7 +136,8 @@ def app_of(url: str, namespace: str, groups: list[GroupPlan], handle: Handle, ch
     """The app of a worker process."""
     app = App(url, namespace=namespace)
     for group in groups:
-        app.register(TOPIC, group.name, options_of(group))(_handler(group.name, handle))
+        handler = (_batch_handler if group.batch else _handler)(group.name, handle)
+        app.register(TOPIC, group.name, options_of(group))(handler)
 
     @app.transaction_checker(PRODUCERS, check_after=2, check_every=3, timeout=2)
     async def checker(asked: TransactionCheck) -> TransactionResolution:
@@ -144,10 +146,10 @@ def app_of(url: str, namespace: str, groups: list[GroupPlan], handle: Handle, ch
     return app
 
 
-def options_of(group: GroupPlan) -> ConsumerOptions:
+def options_of(group: GroupPlan) -> dict[str, Any]:
     """A group as its consumers name it."""
     first = group.ladder.split()[0]
-    options: ConsumerOptions = {
+    options: dict[str, Any] = {
         "max_retries": group.max_retries,
         "policy": RetryPolicy.fixed(first) if group.ordered else RetryPolicy.ladder(group.ladder),
         "concurrency": group.concurrency,
@@ -161,13 +163,36 @@ def options_of(group: GroupPlan) -> ConsumerOptions:
         options["max_inflight"] = group.max_inflight
     if group.rate_limit is not None:
         options["rate_limit"] = group.rate_limit
+    if group.batch:
+        options |= {"batch": group.batch, "batch_wait": "100ms"}
+        if group.ordered:
+            del options["concurrency"]
     return options
 
 
 def _handler(name: str, handle: Handle) -> Callable[[Message[Any]], Any]:
     async def handler(message: Message[Any]) -> ConsumeResult:
-        result: ConsumeResult = await handle(name, message)
-        return result
+        (result,) = await handle(name, [message])
+        if isinstance(result, BaseException):
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    handler.__qualname__ = name
+    return handler
+
+
+def _batch_handler(name: str, handle: Handle) -> Callable[[list[Message[Any]]], Any]:
+    async def handler(messages: list[Message[Any]]) -> Any:
+        """What failed first fails all of them, or is said of each, or left out."""
+        results = await handle(name, messages)
+        how = sum(messages[0].id.encode()) % 3
+        failed = [result for result in results if result is not ConsumeResult.SUCCESS]
+        if how == 0 and failed:
+            if isinstance(failed[0], BaseException):
+                raise failed[0]
+            return failed[0]
+        pairs = zip(messages, results, strict=True)
+        return {m.id: result for m, result in pairs if how == 1 or result not in failed}
 
     handler.__qualname__ = name
     return handler
