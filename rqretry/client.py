@@ -26,9 +26,9 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
 from rqretry.core.suggestion import hinted
 from rqretry.core.worker_name import worker_name
+from rqretry.producer import periodic
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
-from rqretry.producer.periodic import trigger
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
@@ -88,7 +88,7 @@ class _AdminVerbs:
     pause_schedule = Verb(schedule_verbs.pause_schedule)
     resume_schedule = Verb(schedule_verbs.resume_schedule)
     delete_schedule = Verb(schedule_verbs.delete_schedule)
-    trigger = Verb(trigger)
+    trigger = Verb(periodic.trigger)
     fsck = Verb(consistency.fsck)
 
 
