@@ -35,7 +35,7 @@ def _classes(module: griffe.Module) -> list[griffe.Class]:
 def _method(found: griffe.Class, name: str, operation: str) -> griffe.Function:
     """The operation as a method."""
     first, _, rest = operation.partition(".")
-    path = f"{found.module.resolve(first)}.{rest}"
+    path = ".".join(filter(None, (found.module.resolve(first), rest)))
     origin: Any = found.package[path.removeprefix(f"{found.package.path}.")]
     returned = OPERATION.sub(r"\1", str(origin.returns or "None"))
     kinds = (griffe.ParameterKind.positional_only,)
