@@ -66,9 +66,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @tasks_otlp_option
 @server_command
 def gateway(context: click.Context, /, **given: Any) -> None:
-    """Let RocketMQ 5 clients of any language publish and consume; needs rqretry[gateway].
+    """Serve RocketMQ 5 clients of any language.
 
-    Without --access-keys it listens on this machine alone.
+    It needs rqretry[gateway]. Without --access-keys it listens on this machine alone.
     """
     for module, package in _NEEDS.items():
         if not _is_there(module):
