@@ -81,7 +81,7 @@ def test_what_the_web_process_publishes_the_worker_of_manage_py_handles(
         query = "SELECT shipped FROM shop_order WHERE key = ?"
         until(lambda: database.execute(query, (key.hex,)).fetchall() == [(1,)], log.read_text)
     database.close()
-    assert "handler  ship: group shipping, topic orders" in log.read_text()
+    assert "ship: group shipping, topic orders" in log.read_text()
 
 
 # -- the helpers, in this process ------------------------------------------------------------------
