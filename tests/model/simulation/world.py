@@ -168,7 +168,8 @@ class World:
         if call.verb in PUBLISHES and (isinstance(reply, Exception) or reply[0] != b"OK"):
             return  # it has noted no time
         ahead_s = (self.server.logical_ms - START_MS) / 1000 - self.loop.now
-        most = max(wrong.step_s, 2.0) + wrong.jitter_ms / 1000 + 0.5
+        jitter_s = 2 * wrong.jitter_ms / 1000  # ahead before a jump, and ahead in it
+        most = max(wrong.step_s, 2.0) + jitter_s + 0.5
         place = self.journal.place(*call.where)
         if call.where not in self._first_ahead or place.observed or not place.keeps_time():
             self._first_ahead[call.where] = ahead_s
