@@ -40,6 +40,19 @@ def test_publish_shows_all_messages_of_a_call_in_one_entry(world: World) -> None
     assert world.lease().ids == ["a", "b", "c"]
 
 
+def test_an_entry_is_named_after_the_time_of_its_call(world: World) -> None:
+    broadcast(world, "g")
+    world.publish("a")
+    world.publish("b")
+    world.advance(SECOND)
+    world.publish("c")
+    assert [entry.id for entry in entries(world)] == [
+        f"{START_MS}-0",
+        f"{START_MS}-1",
+        f"{START_MS + SECOND}-0",
+    ]
+
+
 def test_a_topic_with_broadcast_groups_alone_stores_nothing(world: World) -> None:
     broadcast(world)
     assert world.publish("a", prepared("b", "x" * 9000, digest="d")).status == "OK"

@@ -104,3 +104,14 @@ def test_deliver_keeps_what_groups_have_finished_since_a_delivery_was_cut(world:
     world.deliver()
     assert world.state()["pending"] == {"a": "b"}
     assert (world.lease(group="g").ids, world.lease(group="h").ids) == ([], ["a"])
+
+
+def test_the_more_ordered_groups_there_are_the_fewer_messages_one_call_delivers(
+    world: World,
+) -> None:
+    for number in range(10):
+        world.subscribe(f"g{number}", ordered=True)
+    world.publish(*(prepared(f"m{number:03}", delay_ms=SECOND) for number in range(300)))
+    world.advance(SECOND)
+    assert world.deliver() == ("OK", 240, 0, None)
+    assert world.deliver() == ("OK", 60, None, None)

@@ -139,3 +139,16 @@ def test_who_blocks_a_message_group_for_how_long(world: World) -> None:
     assert world.run(inspect.blockers(keys, 10))[0] == 2  # ready again
     out(world, "a", "e", prefer="retry")
     assert world.run(inspect.blockers(keys, 10))[0] == 2  # and in flight
+
+
+def test_of_those_that_have_failed_as_often_the_one_published_first_is_named_first(
+    world: World,
+) -> None:
+    keys = world.subscribe(ordered=True, max_retries=-1)
+    world.publish(*sent("a", "x"), *sent("b", "y"))
+    out(world, "a", "b")
+    world.fail(failure("b"))
+    world.advance(SECOND)
+    world.fail(failure("a"))
+    _, blocked = world.run(inspect.blockers(keys, 10))
+    assert [each.id for each in blocked] == ["a", "b"]

@@ -52,6 +52,13 @@ def test_a_decision_is_not_before_its_transaction_although_the_clock_goes_back(
     assert decide(world, COMMITTED, "b").decided_ms == START_MS + MINUTE
 
 
+def test_what_is_answered_late_is_not_before_it_although_the_clock_goes_back(world: World) -> None:
+    advance(world, MINUTE)
+    assert enlist(world, "b", seen_ms=START_MS + HOUR).now_ms == START_MS + MINUTE
+    set_time(world, START_MS)
+    assert enlist(world, "b", seen_ms=START_MS + HOUR).now_ms == START_MS + MINUTE
+
+
 def test_nothing_is_claimed_in_a_jump_that_comes_back(world: World) -> None:
     set_time(world, START_MS + SECOND + HOUR)
     expected = START_MS + SECOND
