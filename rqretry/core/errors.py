@@ -271,9 +271,10 @@ def end_at_caller(error: RqretryError) -> None:
     """
     if sys.flags.dev_mode:
         return
-    cause = error.__cause__
+    cause, seen = error.__cause__, {id(error)}
     while cause is not None and type(cause).__module__.startswith("rqretry."):
-        cause = cause.__cause__
+        seen.add(id(cause))
+        cause = None if id(cause.__cause__) in seen else cause.__cause__
     if cause is not None:
         cause.__traceback__, cause.__cause__ = None, None
     if error.__cause__ is not None:

@@ -290,8 +290,6 @@ def broken(server: Node, error: BaseException, *, sent: bool) -> TryAgain:
 
 def refused(server: Node, error: BaseException) -> Exception:
     """What an error while connecting means; nothing was sent yet."""
-    if isinstance(error, RqretryError):
-        return error
     if isinstance(error, TryAgain):  # the handshake failed; the call itself was not sent
         return TryAgain(error.error, sent=False)
     if isinstance(error, AuthenticationError):

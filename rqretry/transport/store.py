@@ -374,7 +374,7 @@ class Store(AsyncClosing):
                 handshake.read(await connection.exchange(handshake.requests, self.reply_seconds))
         except BaseException as error:
             connection.close()
-            if isinstance(error, (RqretryError, TryAgain, RedisError, OSError, TimeoutError)):
+            if isinstance(error, (TryAgain, RedisError, OSError, TimeoutError)):
                 raise refused(node, error) from error
             raise
         return connection

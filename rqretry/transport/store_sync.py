@@ -325,7 +325,7 @@ class SyncStore(Closing):
                 handshake.read(connection.exchange(handshake.requests))
         except BaseException as error:
             connection.close()
-            if isinstance(error, (RqretryError, TryAgain, RedisError, OSError, TimeoutError)):
+            if isinstance(error, (TryAgain, RedisError, OSError, TimeoutError)):
                 raise refused(node, error) from error
             raise
         return connection

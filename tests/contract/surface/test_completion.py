@@ -17,8 +17,8 @@ OFFERED: list[tuple[type, str]] = [
         Message,
         (
             "attempt body cancelled deadline fencing_token group headers id keys last_error"
-            " max_retries message_group published_at receipt_handle reconsume_times remaining tag"
-            " topic trace_id"
+            " max_retries message_group published_at receipt_handle reconsume_times remaining"
+            " scheduled_for tag topic trace_id"
         ),
     ),
 ]

@@ -76,6 +76,7 @@ async def test_an_error_of_the_server_is_escaped_for_programs_too(answering: Ans
             await client.publish("t", 1)
     errors += [sync.value, other.value]
     assert all(str(error).isprintable() for error in errors)
+    assert all(error.__cause__ is not error for error in errors)
 
 
 def test_an_error_inside_a_script_is_escaped(answering: Answering) -> None:

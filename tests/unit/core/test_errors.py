@@ -7,12 +7,14 @@ import pytest
 from rqretry.core import errors
 from rqretry.core.errors import (
     AmbiguousResult,
+    ConfigError,
     ForgottenResult,
     InvalidArgument,
     NotConfirmed,
     PublishError,
     RqretryError,
     ScriptError,
+    end_at_caller,
     refuse,
     show,
 )
@@ -116,3 +118,10 @@ def test_a_refusal_names_the_argument_the_value_and_the_rule() -> None:
     with pytest.raises(InvalidArgument, match=r"^topic 'a b' must be good$") as caught:
         refuse("topic", "a b", "must be good")
     assert isinstance(caught.value, ValueError)
+
+
+def test_causes_that_go_round_in_a_circle_are_left_after_one_round() -> None:
+    error, cause = ConfigError("a"), ConfigError("b")
+    error.__cause__, cause.__cause__ = cause, error
+    end_at_caller(error)
+    assert error.__cause__ is None

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from rqretry.core.consume_result import ConsumeResult
 from tests.meta.mutation.case import Symbol
 from tests.meta.mutation.cases.common import always, case
 
@@ -19,7 +18,7 @@ def commits_the_missing(original: Any) -> Any:
     def made(value: Any, ids: Any, read: Any) -> Any:
         answers = original(value, ids, read)
         if isinstance(value, dict):
-            answers |= {id_: ConsumeResult.SUCCESS for id_ in ids if id_ not in value}
+            answers |= {id_: read(None) for id_ in ids if id_ not in value}
         return answers
 
     return made
