@@ -23,7 +23,7 @@ local FIRST_CHECKS, LOOKED_AT, READ_BYTES = 5, 500, 262144
 
 local clock = read_clock(meta, expected_ms)
 local now = clock.now
-local hold = held_back(clock, meta, expected_ms, hold_ms)
+local hold = clock.offset == 0 and held_back(clock, meta, expected_ms, hold_ms)
 if hold then
   return { expected_ms or now, hold, {}, {} }
 end

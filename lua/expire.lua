@@ -44,6 +44,7 @@ local ordered, byte = policy.ordered, policy.byte
 local now = clock.now
 local hold = held_back(clock, meta, expected_ms, hold_ms)
 if hold then
+  keep_time(clock, meta) -- behind a jump that was noted and came back, time would stand still
   return { 'HELD', now, hold }
 end
 

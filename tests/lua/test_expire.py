@@ -2,7 +2,7 @@
 
 from rqretry.core.failure_record import fingerprint_of_text
 from rqretry.core.receipt import Receipt
-from tests.support.builders import MINUTE, SECOND, failure
+from tests.support.builders import HOUR, MINUTE, SECOND, failure
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
 DEADLINE = START_MS + VISIBILITY_MS
@@ -224,6 +224,22 @@ def test_expire_waits_for_everybody_while_one_caller_saw_the_jump(world: World) 
     world.advance(5 * MINUTE)
     assert world.expire(expected_ms=START_MS).held
     assert world.expire(expected_ms=None)[:3] == (True, world.now, 10 * SECOND)
+
+
+def test_expire_holds_no_longer_than_that_once_a_jump_that_was_noted_came_back(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.set_time(START_MS + HOUR)
+    assert world.expire(expected_ms=START_MS).held
+    world.publish("b")  # a first call, which expects nothing, notes it
+    world.set_time(START_MS + SECOND)
+    for _ in range(10):
+        assert world.expire(expected_ms=None).held
+        world.advance(SECOND)
+    world.advance(SECOND)  # time that is ahead goes slower
+    assert world.expire(expected_ms=None)[:3] == (False, START_MS + HOUR + 10450, 1)
 
 
 def test_expire_sees_no_jump_where_the_callers_own_time_passed_too(world: World) -> None:

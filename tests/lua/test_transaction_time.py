@@ -79,6 +79,17 @@ def test_what_is_due_is_claimed_soon_after_a_jump_that_stays(world: World) -> No
     assert taken(world, START_MS + SECOND) == ["a"]
 
 
+def test_a_jump_that_somebody_noted_holds_nothing_once_the_clock_is_back(world: World) -> None:
+    set_time(world, START_MS + SECOND + HOUR)
+    assert taken(world, START_MS + SECOND) == []
+    enlist(world, "b")  # a first call, which expects nothing, notes it
+    set_time(world, START_MS + 2 * SECOND)
+    found = claim(world, "shop", expected_ms=START_MS + 2 * SECOND)
+    assert [one.id for one in found.records] == ["a"]
+    advance(world, 7 * SECOND)
+    assert "b" in taken(world, found[3] + 7 * SECOND)
+
+
 def test_a_claim_within_a_jump_lasts_no_longer_once_the_clock_is_back(world: World) -> None:
     set_time(world, START_MS + 6 * SECOND + HOUR)
     assert taken(world) == ["a"]  # a first look, which expects nothing
