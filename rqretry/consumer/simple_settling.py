@@ -227,6 +227,8 @@ class SimpleSettling(ABC):
         ]
         answers = yield Each([replace(call, once=True) for call in calls], None)
         lost = [at for at, answer in enumerate(answers) if isinstance(answer, AmbiguousResult)]
+        if not lost:
+            return answers  # type: ignore[no-any-return]
         again = yield Each([calls[at] for at in lost], None)
         dead = yield Each([scores(leases[at][0].dead, calls[at].ids) for at in lost], None)
         for at, verdicts, died in zip(lost, again, dead, strict=True):

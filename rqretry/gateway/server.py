@@ -83,8 +83,12 @@ class Calls:
             "EndTransaction": transactions.end_transaction,
         }
         made = {name: self._unary(name, answer) for name, answer in unary.items()}
-        made["ReceiveMessage"] = self._stream("ReceiveMessage", receiving.receive_message)
-        made["Telemetry"] = self._both_ways("Telemetry", telemetry.telemetry)
+        one_way, both_ways = (
+            grpc.unary_stream_rpc_method_handler,
+            grpc.stream_stream_rpc_method_handler,
+        )
+        made["ReceiveMessage"] = self._stream(one_way, "ReceiveMessage", receiving.receive_message)
+        made["Telemetry"] = self._stream(both_ways, "Telemetry", telemetry.telemetry)
         for name in _UNSUPPORTED:
             made[name] = self._unsupported(name)
         return made
@@ -106,29 +110,20 @@ class Calls:
 
         return _handler(grpc.unary_unary_rpc_method_handler, name, handle)
 
-    def _stream(self, name: str, answer: Callable[[Any, Caller], AsyncIterator[Any]]) -> Any:
+    def _stream(
+        self, kind: Any, name: str, answer: Callable[[Any, Caller], AsyncIterator[Any]]
+    ) -> Any:
+        """`kind`: Whether there is one request, or a stream of them."""
         response = _response_of(name)
 
-        async def handle(request: Any, context: Any) -> AsyncIterator[Any]:
+        async def handle(asked: Any, context: Any) -> AsyncIterator[Any]:
             try:
-                async for part in answer(request, self._caller(context)):
+                async for part in answer(asked, self._caller(context)):
                     yield part
             except Exception as error:  # noqa: BLE001 - it becomes a status
                 yield response(status=status_of(error))
 
-        return _handler(grpc.unary_stream_rpc_method_handler, name, handle)
-
-    def _both_ways(self, name: str, answer: Callable[[Any, Caller], AsyncIterator[Any]]) -> Any:
-        response = _response_of(name)
-
-        async def handle(requests: Any, context: Any) -> AsyncIterator[Any]:
-            try:
-                async for part in answer(requests, self._caller(context)):
-                    yield part
-            except Exception as error:  # noqa: BLE001 - it becomes a status
-                yield response(status=status_of(error))
-
-        return _handler(grpc.stream_stream_rpc_method_handler, name, handle)
+        return _handler(kind, name, handle)
 
     def _unsupported(self, name: str) -> Any:
         refused = _response_of(name)(

@@ -107,16 +107,17 @@ class TracedAttempt:
             self.span.record_exception(error)
 
     def _record_failure(self, failure: AttemptError) -> None:
-        description = failure.message or failure.cause
-        error_type = self.error or failure.type or failure.cause
-        self.span.set_attributes(
-            {
-                "rqretry.cause": failure.cause,
-                "rqretry.fingerprint": failure.fingerprint,
-                "error.type": error_type,
-            }
-        )
-        self.span.set_status(Status(StatusCode.ERROR, description))
+        self.span.set_attributes(failure_attributes(failure, self.error))
+        self.span.set_status(Status(StatusCode.ERROR, failure.message or failure.cause))
+
+
+def failure_attributes(failure: AttemptError, error: str = "") -> dict[str, str]:
+    """Why an attempt failed; `error`: the type of what the handler raised, where that is known."""
+    return {
+        "rqretry.cause": failure.cause,
+        "rqretry.fingerprint": failure.fingerprint,
+        "error.type": error or failure.type or failure.cause,
+    }
 
 
 class Ended(Protocol):

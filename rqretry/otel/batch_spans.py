@@ -12,7 +12,7 @@ from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import DEAD_LETTER, SUCCESS, BatchCall
 from rqretry.otel import semconv
-from rqretry.otel.attempt_spans import trace_death
+from rqretry.otel.attempt_spans import failure_attributes, trace_death
 from rqretry.otel.meters import Telemetry
 from rqretry.otel.span_links import origin
 
@@ -137,9 +137,7 @@ class TracedMessage:
         if due_ms is not None:
             event |= semconv.when(due_ms)
         if failure is not None:
-            event["rqretry.cause"] = failure.cause
-            event["rqretry.fingerprint"] = failure.fingerprint
-            event["error.type"] = failure.type or failure.cause
+            event |= failure_attributes(failure)
         return event
 
 
