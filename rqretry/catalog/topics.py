@@ -33,12 +33,15 @@ class Topics(CatalogPart):
         if name in self._store.known:
             return self._store.known[name]
         yield from self._store.open()
-        if create and (not self.only_declared or name in self.declared):
+        if create and self._may_create(name):
             return (yield from self.create(name, self.declared.get(name)))
         try:
             return (yield from self._store.topic(name))
         except TopicNotFound as error:
             raise self._not_created(error, name) if create else error from None
+
+    def _may_create(self, name: str) -> bool:
+        return not self.only_declared or name in self.declared
 
     def _not_created(self, error: TopicNotFound, name: str) -> TopicNotFound:
         return TopicNotFound(
@@ -170,7 +173,7 @@ class Topics(CatalogPart):
         except TopicNotFound as error:
             if not create:
                 raise
-            if self.only_declared and topic not in self.declared:
+            if not self._may_create(topic):
                 raise self._not_created(error, topic) from None
             # Whoever was quicker may have made it with another number of partitions.
             record = yield from self._found_or_made(topic, known.partitions if known else 1)
