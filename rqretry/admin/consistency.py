@@ -18,6 +18,10 @@ _IDS_NOTED = 50
 """How many messages of a repair are named in the audit record; all are counted."""
 
 _RESTORE = "restore this field of the hash from a backup; what is in the partitions is not harmed"
+_DEFINED_AGAIN = (
+    "delete this field of the hash: a worker that declares the schedule defines it again, and no"
+    " slot is published twice"
+)
 
 NumberedPartition = tuple[TopicRecord, int]
 
@@ -39,7 +43,8 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
     topics = yield from context.catalog.topics.all()
     yield from context.catalog.groups.all()
     partitions = [(topic, number) for topic in topics for number in range(topic.partitions)]
-    left = list(_damaged(context.catalog.store))
+    _, schedules = yield from context.catalog.schedules.all()
+    left = list(_damaged(context.catalog.store, schedules))
     problems, repairs = list(left), list[Repair]()
     for partition in partitions:
         defects, site = yield from _examined(context, partition)
@@ -66,15 +71,17 @@ def _examined(
     return defects, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
 
 
-def _damaged(store: CatalogStore) -> Iterator[Problem]:
+def _damaged(store: CatalogStore, schedules: dict[str, str]) -> Iterator[Problem]:
     """The records of the catalog that could not be read."""
     for key, damaged in (
         (store.keys.topics, store.topics.damaged),
         (store.keys.groups, store.groups.damaged),
+        (store.keys.schedules, schedules),
     ):
         for name, text in damaged.items():
             topic = name if key == store.keys.topics else ""
-            yield Problem(topic, 0, ERROR, "damaged record", key, name, text, advice=_RESTORE)
+            advice = _DEFINED_AGAIN if key == store.keys.schedules else _RESTORE
+            yield Problem(topic, 0, ERROR, "damaged record", key, name, text, advice=advice)
 
 
 def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:

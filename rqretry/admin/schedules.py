@@ -1,13 +1,16 @@
 """Operations on schedules: list, pause, resume and delete them."""
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from rqretry.admin.context import AdminContext
-from rqretry.core.errors import ConfigError
+from rqretry.core.errors import RqretryError
 from rqretry.core.schedule import ScheduleRecord, message_id
 from rqretry.protocol.command import Operation
+
+log = logging.getLogger("rqretry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,11 @@ class ScheduleInfo:
 
 
 def schedules(context: AdminContext) -> Operation[list[ScheduleInfo]]:
-    """All schedules, by name."""
+    """All schedules that can be read, by name; `fsck` names the others."""
     now_ms = yield from context.catalog.store.now_ms()
-    found = yield from context.catalog.schedules.all()
+    found, damaged = yield from context.catalog.schedules.all()
+    for error in damaged.values():
+        log.warning("%s; it is left out", error)
     return [_info(record, now_ms) for record in found]
 
 
@@ -90,7 +95,7 @@ def _paused(context: AdminContext, name: str, *, paused: bool) -> Operation[Sche
 
 def _info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
     next_slot = None
-    with suppress(ConfigError):  # what reads cron lines may be installed where workers run alone
+    with suppress(RqretryError):  # workers may have what reads it, or a newer version
         next_slot = record.next_slot(now_ms // 1000)
     last = record.last
     return ScheduleInfo(

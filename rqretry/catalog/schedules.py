@@ -5,7 +5,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from rqretry.catalog.store import CatalogStore, compare_and_set
-from rqretry.core.errors import ScheduleNotFound, show
+from rqretry.core.catalog_records import with_unknown
+from rqretry.core.errors import CodecError, ScheduleNotFound, show
 from rqretry.core.schedule import ScheduleRecord
 from rqretry.protocol import audit_log, inspect
 from rqretry.protocol.command import Operation
@@ -20,10 +21,16 @@ class Schedules:
         self._store = store
         self._stored_in = store.keys.schedules
 
-    def all(self) -> Operation[list[ScheduleRecord]]:
-        """All of them, by name. Raises CodecError."""
+    def all(self) -> Operation[tuple[list[ScheduleRecord], dict[str, str]]]:
+        """All that can be read, by name; and those that cannot, each with what is wrong."""
         stored: dict[str, str] = yield inspect.read_records(self._stored_in)
-        return [ScheduleRecord.decode(name, stored[name]) for name in sorted(stored)]
+        found, damaged = [], {}
+        for name in sorted(stored):
+            try:
+                found.append(ScheduleRecord.decode(name, stored[name]))
+            except CodecError as error:
+                damaged[name] = str(error)
+        return found, damaged
 
     def find(self, name: str) -> Operation[ScheduleRecord]:
         """One of them. Raises ScheduleNotFound."""
@@ -91,7 +98,11 @@ class Schedules:
         def decided(old: str) -> str:
             was = ScheduleRecord.decode(name, old) if old else None
             record = decide(was)
-            return old if record is was else record.encode() if record else ""
+            if record is was:
+                return old
+            if was is None or record is None:
+                return record.encode() if record else ""
+            return with_unknown(old, was.encode(), record.encode())
 
         stored = yield from compare_and_set(self._store.keys, self._stored_in, name, decided)
         return ScheduleRecord.decode(name, stored) if stored else None

@@ -27,6 +27,12 @@ MOST_CAUGHT_UP = 100
 MAX_NAME = 100
 """Of a schedule: its messages' ids are longer by a slot."""
 _FIELDS = 5
+_TIMETABLE = {"cron": str, "every_s": int, "timezone": str}
+_RECORD = {
+    "catch_up": str, "body": object, "position": int, "last": int | None, "paused": bool,
+    "changed_by": str, "changed_at_ms": int,
+}  # fmt: skip
+"""What is stored of a schedule, and as what."""
 _NEVER = "never fires: no month that it names has such a day"
 _SECOND = 1000
 
@@ -76,7 +82,12 @@ class Timetable:
                 slot += self.every_s
                 yield slot
         begin = datetime.fromtimestamp(at, UTC).astimezone(_zone(self.timezone))
-        for found in _cronsim().CronSim(self.cron, begin):
+        library = _cronsim()
+        try:
+            slots = library.CronSim(self.cron, begin)
+        except library.CronSimError as error:
+            raise CodecError(f"the cron line {show(self.cron)} cannot be read: {error}") from error
+        for found in slots:
             slot = int(found.timestamp())
             if slot > at:  # an hour that comes twice is read from its beginning
                 yield slot
@@ -158,13 +169,22 @@ class ScheduleRecord:
 
     @staticmethod
     def decode(name: str, text: str) -> "ScheduleRecord":
-        """Read what is stored. Raises CodecError."""
+        """Read what is stored; a newer version may have stored more. Raises CodecError."""
         try:
-            fields = json.loads(text)
-            timetable = Timetable(**fields.pop("timetable"))
-            return ScheduleRecord(name, timetable, **fields)
+            found = json.loads(text)
+            timetable = Timetable(**_read_fields(found["timetable"], _TIMETABLE))
+            return ScheduleRecord(name, timetable, **_read_fields(found, _RECORD))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CodecError(f"the record of schedule {show(name)} is damaged: {error}") from error
+
+
+def _read_fields(found: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
+    """The fields that this version knows. Raises TypeError where one cannot be."""
+    values = {name: found[name] for name in kinds if name in found}
+    for name, value in values.items():
+        if not isinstance(value, kinds[name]) or (name == "every_s" and value < 0):
+            raise TypeError(f"{name} is {show(value)}")
+    return values
 
 
 def check_catch_up(value: object) -> CatchUp:

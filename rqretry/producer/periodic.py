@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.envelope import checksum
-from rqretry.core.errors import RqretryError, ScriptError
+from rqretry.core.errors import CodecError, RqretryError, ScriptError
 from rqretry.core.message import SLOT_HEADER, OutgoingMessage
 from rqretry.core.message_id import make_id
 from rqretry.core.schedule import ScheduleRecord, message_id, spell_slot
@@ -24,7 +24,8 @@ log = logging.getLogger("rqretry")
 
 LANE_TTL_MS = 400 * 86_400_000
 """How long a partition remembers a schedule's last slot: no worker hangs for longer."""
-_AGAIN_S = 1
+_AGAIN_S, _FOLDED_S = 1, 60
+"""A schedule that cannot be published is tried again so soon, and named so seldom."""
 _PARTITION = 0
 """Of all periodic messages: a slot has the same one whatever partitions are added."""
 
@@ -36,11 +37,16 @@ class PeriodicMessages:
         self.declared = declared
         self._publishing = publishing
         self._schedules = publishing.catalog.schedules
+        self._named: dict[str, int] = {}
+        """When a failure of a schedule was logged last."""
 
     def define(self) -> Operation[None]:
         """Store what the app declares, as its worker starts."""
         for definition in self.declared:
-            yield from self._schedules.define(definition)
+            try:
+                yield from self._schedules.define(definition)
+            except CodecError as error:
+                log.warning("schedule %s is not published: %s", definition.name, error)
 
     def publish_due(self, latest_ms: int | None = None) -> Operation[tuple[int, int | None]]:
         """Publish the slots that are due.
@@ -62,8 +68,11 @@ class PeriodicMessages:
             try:
                 found.append((yield from self._publish_due(definition, text, now_ms // 1000)))
             except RqretryError as error:
-                log.warning("schedule %s, trying again: %s", definition.name, error)
-                found.append(now_ms // 1000 + _AGAIN_S)
+                now = now_ms // 1000
+                if now - self._named.get(definition.name, -_FOLDED_S) >= _FOLDED_S:
+                    self._named[definition.name] = now
+                    log.warning("schedule %s, trying again: %s", definition.name, error)
+                found.append(now + _AGAIN_S)
         next_slot = min((slot for slot in found if slot is not None), default=None)
         return now_ms, None if next_slot is None else next_slot * 1000
 

@@ -49,7 +49,7 @@ class Site:
     def set_clock(self, now_ms: int) -> None:
         """The server's clock shows this; it may go back."""
         self.store.clock.ms = now_ms  # type: ignore[attr-defined]
-        self.store.run(_set(clock_key(self.lab.namespace), now_ms))
+        self.store.run(_sent("SET", clock_key(self.lab.namespace), now_ms))
 
     def worker(self, *declared: ScheduleRecord) -> PeriodicMessages:
         """A worker that has just started."""
@@ -93,8 +93,8 @@ class Site:
         assert self.seen == Counter(message_id("tick", slot) for slot in slots)
 
 
-def _set(key: str, value: int) -> Command[Any]:
-    return Command("set", (), (), lambda reply: reply, arguments=("SET", key, value))
+def _sent(*arguments: str | int) -> Command[Any]:
+    return Command("sent", (), (), lambda reply: reply, arguments=arguments)
 
 
 def tick(timetable: Timetable, catch_up: str = "all", body: Any = None) -> ScheduleRecord:
@@ -262,6 +262,29 @@ def test_a_purged_message_and_more_partitions_bring_no_slot_back(lab: Lab) -> No
     site.look(site.worker())
 
     site.once([begin + 120])
+
+
+def test_a_damaged_schedule_stops_no_other_one(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(lab, [every(60)])
+    good, stored_in = every(60), site.client.catalog.keys.schedules
+    bad = ScheduleRecord("bad", Timetable(every_s=60))
+    site.store.run(_sent("HSET", stored_in, "bad", '{"timetable":{"every_s":-1}}'))
+    worker = site.start(good, bad)
+    lab.advance("10m")
+
+    for _ in range(3):
+        site.look(worker)
+    site.handle()
+
+    assert len(site.seen) == 10
+    assert [info.name for info in lab.admin.schedules()] == [good.name]
+    assert len([r for r in caplog.records if "schedule bad, trying again" in r.message]) == 1
+    (problem,) = lab.admin.fsck().problems
+    assert (problem.key, problem.id) == (stored_in, "bad")
+    assert problem.advice.startswith("delete this field of the hash")
+    site.store.run(_sent("HDEL", stored_in, "bad"))
+    site.look(worker)
+    assert [info.name for info in lab.admin.schedules()] == ["bad", good.name]
 
 
 def test_a_look_at_many_schedules_is_two_commands(lab: Lab) -> None:

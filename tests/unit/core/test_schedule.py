@@ -123,9 +123,26 @@ def test_a_record_is_read_as_it_was_stored_and_a_damaged_one_is_named() -> None:
     record = ScheduleRecord("nightly", berlin("0 3 * * *"), "all", {"n": 1}, 5, 4, paused=True)
 
     assert ScheduleRecord.decode("nightly", record.encode()) == record
-    for text in ("", "{}", "[]", '{"timetable": {"x": 1}}'):
+    for text in (
+        "", "{}", "[]", '{"timetable": 1}', '{"timetable": {"every_s": -60}}',
+        '{"timetable": {"every_s": "60"}}', '{"timetable": {"every_s": 60}, "position": "now"}',
+    ):  # fmt: skip
         with pytest.raises(CodecError, match="the record of schedule 'nightly' is damaged"):
             ScheduleRecord.decode("nightly", text)
+
+
+def test_what_a_newer_version_stores_too_is_passed_over() -> None:
+    record = ScheduleRecord("tick", Timetable(every_s=60), position=5)
+    text = record.encode().replace('"every_s"', '"jitter_s":3,"every_s"')
+
+    assert ScheduleRecord.decode("tick", text.replace("{", '{"owner":"a",', 1)) == record
+
+
+def test_a_stored_line_that_cannot_be_read_is_damage() -> None:
+    record = ScheduleRecord("tick", Timetable("every full moon"))
+
+    with pytest.raises(CodecError, match="cron line 'every full moon' cannot be read"):
+        record.next_slot(0)
 
 
 def test_another_timetable_begins_now_and_another_body_goes_on() -> None:
