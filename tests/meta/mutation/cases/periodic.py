@@ -50,8 +50,7 @@ CASES = (
          f"{PERIODIC}test_after_an_outage_missed_slots_are_caught_up_as_the_schedule_says[last-1]",
          f"{SCHEDULE}test_a_slot_up_to_a_minute_late_is_published_and_the_policy_is_about_the_rest"),
     case("R80", "a stored schedule is not checked", Symbol("_read_fields", as_it_stands),
-         f"{PERIODIC}test_a_damaged_schedule_stops_no_other_one",
-         "tests/unit/core/test_schedule.py::test_a_record_is_read_as_it_was_stored_and_a_damaged_one_is_named"),
+         f"{PERIODIC}test_a_damaged_schedule_stops_no_other_one"),
     case("R81", "a cron line is read in UTC", Symbol("Timetable.after", in_utc),
          f"{SCHEDULE}test_a_skipped_time_comes_at_the_end_of_the_gap_and_a_repeated_one_once"),
 )  # fmt: skip
