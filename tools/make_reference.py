@@ -175,7 +175,7 @@ def a_board() -> Any:
     place = ("orders", "billing")
     figures = Figures(
         {(*place, "success"): 1}, {("orders", "ok"): 1}, {place: [0.0] * (len(BUCKETS_S) + 2)},
-        {("exported",): 1},
+        {("exported",): 1}, {(*place, "KeyError"): 1},
     )  # fmt: skip
     return SimpleNamespace(
         figures=lambda: figures, states=lambda: {"working": 1}, ready=lambda: (True,),

@@ -67,7 +67,7 @@ class SimpleSettling(ABC):
 
     @abstractmethod
     def _report_deaths(self, keys: GroupKeys, ids: Sequence[str], now_ms: int) -> Operation[None]:
-        """Report dead letters to the observer."""
+        """Report dead letters."""
 
     def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
         """Commit one message or several, given as messages or receipt handles.

@@ -198,6 +198,12 @@ def reason_in(record: str) -> str:
     return str(read_attempt_record(f"0 0 {record}") or "")
 
 
+def kind_in(record: str) -> str:
+    """The exception's type in a new attempt record, else its cause."""
+    error = read_attempt_record(f"0 0 {record}")
+    return "" if error is None else error.type or error.cause
+
+
 def fingerprint_in(record: str) -> str:
     """The fingerprint in a new attempt record."""
     at = record.find(_FINGERPRINT) + len(_FINGERPRINT)

@@ -27,6 +27,12 @@ def trace_id_of(traceparent: str) -> str | None:
     return found and found[1]
 
 
+def ids_of(traceparent: str) -> tuple[str, str] | None:
+    """The trace id and the span id of a traceparent; None if it is not one."""
+    found = _matched(traceparent)
+    return found and (found[1], found[2])
+
+
 def _matched(traceparent: str) -> re.Match[str] | None:
     found = _TRACEPARENT.fullmatch(traceparent)
     return found if found and found[1] != _NO_TRACE and found[2] != _NO_SPAN else None

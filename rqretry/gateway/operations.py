@@ -60,7 +60,7 @@ class PushOperations(SimpleOperations):
         if result.verdict != "OK":
             over = RefusedHandle(str(handle), handle.id, "its lease has ended")
             raise InvalidReceiptHandle.of([over])
-        if result.dead and observer.installed is not None:
+        if result.dead:
             now_ms = yield from self.catalog.store.now_ms()
             yield from self._report_deaths(keys, [handle.id], now_ms)
         return result

@@ -15,6 +15,7 @@ from rqretry.catalog.topics import Topics
 from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.errors import RqretryError, StoreUnavailable, TopicNotFound
 from rqretry.observability import observer
+from rqretry.observability.log_format import log_death
 from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, query, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote
@@ -115,7 +116,7 @@ class Maintenance:
         self._chance = chance or random.Random().random
 
     def move(self, places: Sequence[Due]) -> Operation[list[Moved]]:
-        """Promote and expire in one round trip, then report to the observer what died."""
+        """Promote and expire in one round trip, then report what died."""
         calls = [(at, call) for at, due in enumerate(places) for call in self._calls(due)]
         answers: list[Any] = (yield Each([call for _, call in calls])) if calls else []
         moved = [Moved()] * len(places)
@@ -211,17 +212,21 @@ class Maintenance:
         return call, Delivered()
 
     def report_deaths(self, keys: GroupKeys, ids: Sequence[str], now_ms: int) -> Operation[None]:
-        """Report dead letters that no attempt reports to the observer, if there is one.
+        """Log dead letters that no attempt reports, and report them to the observer, if any.
 
-        Costs nothing if nobody observes. Bodies over 8 KiB are not read: their headers, and
+        Bodies are read only for the observer, those over 8 KiB not at all: their headers, and
         with them the trace of the publish, are then not known.
         """
-        if observer.installed is None or keys.source:  # there is no DLQ of a DLQ
-            return
         try:
             dead_letters = yield from self._read_dead_letters(keys, ids, now_ms)
         except RqretryError as error:
             log.warning("dead letters could not be reported: %s", error)
+            return
+        for dead in dead_letters:
+            trace = dead.errors[-1].trace if dead.errors else ""
+            of = dead.id, dead.topic, dead.group, dead.attempt
+            log_death(*of, dead.error or "expired", trace, kept=not keys.source)
+        if observer.installed is None or keys.source:  # there is no DLQ of a DLQ
             return
         observer.installed.dead_lettered(keys.partition.namespace, dead_letters, self._worker)
 
@@ -231,7 +236,8 @@ class Maintenance:
         deaths, failures, sizes = yield [
             _many(key, ids) for key in (keys.deaths, keys.failures, keys.partition.big)
         ]
-        small = [id_ for id_, size in zip(ids, sizes, strict=True) if size is None]
+        wanted = observer.installed is not None
+        small = [id_ for id_, size in zip(ids, sizes, strict=True) if wanted and size is None]
         bodies = (yield _many(keys.partition.bodies, small)) if small else []
         data = dict(zip(small, bodies, strict=True))
         return [

@@ -11,8 +11,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from rqretry.core.failure_record import kind_in
 from rqretry.core.message import Message
 from rqretry.observability.observer import (
+    DEAD_LETTER,
+    FAILURE,
     Attempt,
     BatchAttempt,
     BatchCall,
@@ -26,6 +29,8 @@ from rqretry.observability.observer import (
     Watched,
 )
 
+MOST_REASONS, OTHER_REASONS = 20, "other"
+"""So many reasons of failed attempts are told apart in a group; all others are one."""
 BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0)
 
 
@@ -39,12 +44,14 @@ class Figures:
         seconds: By (topic, group): how many attempts per bucket, one more for what is slower than
             all of them, and their sum.
         spans: By ("exported", "refused" or "dropped",), of a process that traces.
+        failed: Failed attempts by (topic, group, reason): the exception's type, or the cause.
     """
 
     attempts: dict[tuple[str, ...], float] = field(default_factory=dict)
     published: dict[tuple[str, ...], float] = field(default_factory=dict)
     seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
     spans: dict[tuple[str, ...], float] = field(default_factory=dict)
+    failed: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def add(self, other: "Figures") -> None:
         """Add another process's."""
@@ -55,11 +62,22 @@ class Figures:
         for label, buckets in other.seconds.items():
             old = self.seconds.get(label, [0.0] * len(buckets))
             self.seconds[label] = [a + b for a, b in zip(old, buckets, strict=True)]
+        for (topic, group, reason), count in other.failed.items():
+            self.count_failed(topic, group, reason, count)
+
+    def count_failed(self, topic: str, group: str, reason: str, count: float = 1) -> None:
+        """Add failed attempts, the rarer reasons of a group as one."""
+        label = (topic, group, reason)
+        if label not in self.failed:
+            if sum(known[:2] == label[:2] for known in self.failed) >= MOST_REASONS:
+                label = (topic, group, OTHER_REASONS)
+            self.failed.setdefault(label, 0)
+        self.failed[label] += count
 
     def plain(self) -> list[list[list[Any]]]:
         """For JSON."""
         families: tuple[Mapping[tuple[str, ...], Any], ...] = (
-            self.attempts, self.published, self.seconds, self.spans,
+            self.attempts, self.published, self.seconds, self.spans, self.failed,
         )  # fmt: skip
         return [[[list(label), value] for label, value in family.items()] for family in families]
 
@@ -169,6 +187,11 @@ class Tally:
             known = self._figures.published
             known[topic, result] = known.get((topic, result), 0) + count
 
+    def failed(self, topic_and_group: tuple[str, str], record: str) -> None:
+        """An attempt failed, as its record says."""
+        with self._lock:
+            self._figures.count_failed(*topic_and_group, kind_in(record))
+
     def attempted(self, topic_and_group: tuple[str, str], outcome: str, seconds: float) -> None:
         """An attempt ended."""
         label = (*topic_and_group, outcome)
@@ -226,6 +249,8 @@ class _Watched:
             now = time.perf_counter() - self._began
             seconds = now if self._seconds is None else self._seconds
             self._tally.attempted(self._labels, outcome, seconds)
+            if outcome in (FAILURE, DEAD_LETTER):
+                self._tally.failed(self._labels, record)
 
 
 class _Attempt(_Watched):

@@ -1,8 +1,9 @@
 """Log records as lines: text for people, JSON for machines. One record, one line, no control bytes.
 
-Records about a message carry `message_id`, `topic`, `group` and `attempt`;
-`about` makes the `extra` for them. What a handler logs during an attempt gets them from
-`MessageFilter`, by the context that the attempt runs in: the event loop, its thread, its process.
+Records about a message carry `message_id`, `topic`, `group` and `attempt`, and of a traced attempt
+`trace_id` and `span_id`; `about` makes the `extra` for them. What a handler logs during an attempt
+gets them from `MessageFilter`, by the context that the attempt runs in: the event loop, its thread,
+its process.
 """
 
 import json
@@ -18,13 +19,17 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from rqretry.core.errors import escape
+from rqretry.core.errors import escape, show
 from rqretry.core.message import Message
+from rqretry.core.traceparent import ids_of
+from rqretry.observability import observer
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
-FIELDS = ("message_id", "topic", "group", "attempt", "trace_id")
+FIELDS = ("message_id", "topic", "group", "attempt", "trace_id", "span_id")
 """What a record about a message carries beside its text."""
+_NO_EXTRA = {*vars(logging.makeLogRecord({})), *FIELDS, "asctime", "in_attempt", "traceback"}
+"""What a record has besides that is not what an application gave as `extra`."""
 
 log = logging.getLogger("rqretry")
 
@@ -55,6 +60,7 @@ class AttemptFacts(NamedTuple):
     group: str
     attempt: int
     trace_id: str | None
+    span_id: str | None = None
 
 
 Attempt = Message[Any] | AttemptFacts
@@ -66,9 +72,17 @@ _installed: list[LogSettings] = []
 def attempt_facts() -> AttemptFacts | None:
     """The attempt of this context, to be sent to another process."""
     current = current_attempt.get()
-    if current is None:
-        return None
-    return AttemptFacts(current.id, current.topic, current.group, current.attempt, current.trace_id)
+    if current is None or isinstance(current, AttemptFacts):
+        return current
+    return _facts_of(current)
+
+
+def _facts_of(message: Message[Any]) -> AttemptFacts:
+    carrier = {} if observer.installed is None else observer.installed.carrier()
+    trace_id, span_id = ids_of(carrier.get("traceparent", "")) or (message.trace_id, None)
+    return AttemptFacts(
+        message.id, message.topic, message.group, message.attempt, trace_id, span_id
+    )
 
 
 @contextmanager
@@ -87,7 +101,7 @@ def settings_elsewhere() -> LogSettings | None:
 
 
 class MessageFilter(logging.Filter):
-    """Adds message_id, topic, group, attempt and trace_id to what a handler logs.
+    """Adds message_id, topic, group, attempt, trace_id and span_id to what a handler logs.
 
     `rqretry worker` has it on its log handler. Who sets logging up in another way adds it to a
     handler (not to a logger): `handler.addFilter(MessageFilter())`. A record that names a message
@@ -103,9 +117,27 @@ class MessageFilter(logging.Filter):
         return True
 
 
-def about(message_id: str, topic: str, group: str, attempt: int) -> dict[str, Any]:
-    """The `extra` of a record about a message."""
-    return {"message_id": message_id, "topic": topic, "group": group, "attempt": attempt}
+def about(message_id: str, topic: str, group: str, attempt: int, trace: str = "") -> dict[str, Any]:
+    """The `extra` of a record about a message; `trace`: the attempt's W3C traceparent."""
+    named = {"message_id": message_id, "topic": topic, "group": group, "attempt": attempt}
+    ids = ids_of(trace)
+    return named if ids is None else named | {"trace_id": ids[0], "span_id": ids[1]}
+
+
+def log_death(
+    message_id: str, topic: str, group: str, deliveries: int, reason: str, trace: str, *, kept: bool
+) -> None:
+    """One warning for each message that is dead, whatever it died of.
+
+    Not `kept`: it is dropped, and 0 deliveries: their number went with it.
+    """
+    after = f", after {deliveries} {'delivery' if deliveries == 1 else 'deliveries'}"
+    log.warning(
+        "%s: message %s of %s, group %s%s: %s",
+        "dead letter" if kept else "dropped", message_id, topic, group,
+        after if deliveries else "", reason,
+        extra=about(message_id, topic, group, deliveries, trace),
+    )  # fmt: skip
 
 
 def set_up_logging(settings: LogSettings) -> None:
@@ -132,7 +164,7 @@ class TextFormatter(logging.Formatter):
     """Time, level and message; the lines of a traceback are indented.
 
     What a handler logs ends with its message: `[message ID of TOPIC, group GROUP, attempt N]`, or
-    `[batch of TOPIC, group GROUP]`.
+    `[batch of TOPIC, group GROUP]`; where the attempt is traced, with `trace ID, span ID`.
     """
 
     def __init__(self, *, tracebacks: bool = False) -> None:
@@ -142,8 +174,10 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The first line."""
         line = super().formatMessage(record)
-        if getattr(record, "in_attempt", False):
-            line += f" [{_attempt_of(record)}]"
+        ends = [_attempt_of(record)] if getattr(record, "in_attempt", False) else []
+        known = [(name, getattr(record, f"{name}_id", None)) for name in ("trace", "span")]
+        ends += [f"{name} {id_}" for name, id_ in known if id_]
+        line += f" [{', '.join(ends)}]" if ends else ""
         trace = getattr(record, "traceback", "") if self._tracebacks else ""
         return "\n".join([escape(line), *(f"    {escape(each)}" for each in trace.splitlines())])
 
@@ -164,7 +198,8 @@ class JsonFormatter(logging.Formatter):
     """One JSON object in ASCII: ts (UTC, ISO 8601), level, logger, message, pid, and what is known.
 
     A record about a message has message_id, topic, group and attempt; one with an exception has
-    `exception`, its traceback.
+    `exception`, its traceback. What the application gave as `extra` follows, under its own names
+    where those are free.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -183,7 +218,11 @@ class JsonFormatter(logging.Formatter):
                 line[field] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        extra = {n: v for n, v in vars(record).items() if n not in line and n not in _NO_EXTRA}
+        try:
+            return json.dumps(line | extra, default=str)
+        except (TypeError, ValueError, RecursionError):  # keys that are no text, a loop
+            return json.dumps(line | {name: show(value) for name, value in extra.items()})
 
 
 def _log_uncaught(

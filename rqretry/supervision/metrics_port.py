@@ -61,6 +61,12 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
         ({"topic": topic, "result": result}, count)
         for (topic, result), count in sorted(figures.published.items())
     ]
+    text = "Failed attempts by the exception's type, or the cause; the rarer ones are other."
+    failed: list[Sample] = [
+        ({"topic": topic, "group": group, "reason": reason}, count)
+        for (topic, group, reason), count in sorted(figures.failed.items())
+    ]
+    yield "rqretry_failed_attempts_total", "counter", text, failed
     text = "Messages that handlers published."
     yield "rqretry_worker_published_total", "counter", text, rows
     rows = [({"result": result}, count) for (result,), count in sorted(figures.spans.items())]

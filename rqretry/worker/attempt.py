@@ -250,10 +250,10 @@ class RunningAttempts:
             return
         delivery.lost = True
         delivery.place.leases.end(delivery)
+        of = delivery.id, delivery.place.topic, self._spec.group, delivery.attempt
         log.warning(
             "lease lost: message %s of %s, group %s, attempt %d; its handler is called off",
-            delivery.id, delivery.place.topic, self._spec.group, delivery.attempt,
-            extra=about(delivery.id, delivery.place.topic, self._spec.group, delivery.attempt),
+            *of, extra=about(*of, delivery.trace),
         )  # fmt: skip
         self._call_off(delivery)
         if delivery.watch is not None:

@@ -119,6 +119,7 @@ class Settler:
             await asyncio.sleep(0.002)
         for place in self._dirty:
             self._conclude(place.outbox.take_doubts(), _NOTHING_KNOWN)
+        self._report.finish()
 
     def _want(self, place: LeasedPlace) -> None:
         if place not in self._dirty:

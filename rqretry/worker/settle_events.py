@@ -1,5 +1,6 @@
 """How attempts ended, reported to the log, callbacks, spans and metrics."""
 
+import asyncio
 import logging
 import re
 import time
@@ -7,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rqretry.core.durations import spell
-from rqretry.core.failure_record import fingerprint_in, reason_in
+from rqretry.core.failure_record import fingerprint_in, kind_in, reason_in
 from rqretry.core.middleware import Announcer, Event
-from rqretry.observability.log_format import about
+from rqretry.observability.log_format import about, log_death
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failed, Failure
@@ -24,12 +25,17 @@ _WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 @dataclass(slots=True)
 class _Folded:
-    """Failures of one kind in one group: only the first of a minute is logged."""
+    """Failures of one kind in one group: the first is logged, the others once a minute."""
 
-    until: float
-    """When the next one is logged again."""
-    count: int = 0
-    """How many were not."""
+    kind: str
+    last: tuple[str, int, str]
+    """Id, attempt and trace of the last one."""
+    since: float
+    """The beginning of the minute."""
+    count: int = 1
+    """How many failed in it."""
+    logged: int = 1
+    """How many of these have a line of their own."""
 
 
 class OutcomeReporter:
@@ -39,8 +45,8 @@ class OutcomeReporter:
         self._announcer = announcer
         self._worker = worker
         self._store = store
-        self._folded: dict[tuple[str, str], _Folded] = {}
-        """By group and kind."""
+        self._folded: dict[tuple[str, str, str], _Folded] = {}
+        """By topic, group and fingerprint."""
         self._traces: dict[str, str] = {}
         """By kind of failure, its traceback."""
 
@@ -66,7 +72,7 @@ class OutcomeReporter:
             due_ms = result.due_ms or None
             watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
         if result.dead:
-            _log_death(keys, failure, result)
+            self._log_death(delivery, failure, result)
         elif result.verdict == "OK":
             self.log_failure(delivery, failure, result)
         if result.dead or (retried_too and result.verdict == "OK"):
@@ -80,8 +86,21 @@ class OutcomeReporter:
         log.warning(
             "a result was rejected: the lease of message %s, attempt %d, was over",
             delivery.id, delivery.attempt,
-            extra=about(delivery.id, keys.partition.topic, keys.group, delivery.attempt),
+            extra=about(
+                delivery.id, keys.partition.topic, keys.group, delivery.attempt, delivery.trace
+            ),
         )  # fmt: skip
+
+    def finish(self) -> None:
+        """Log what is folded; the process is about to stop."""
+        for key, folded in self._folded.items():
+            self._log_folded(key, folded)
+        self._folded.clear()
+
+    def _log_death(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
+        keys, reason = delivery.place.keys, reason_in(failure.record)
+        of = delivery.id, keys.partition.topic, keys.group, result.attempt
+        log_death(*of, reason, delivery.trace, kept=not keys.source)
 
     def _announce(self, keys: GroupKeys, failure: Failure, result: Failed) -> None:
         dead_lettered = result.dead and not keys.source
@@ -94,39 +113,54 @@ class OutcomeReporter:
                 self._announcer.post(Event(name, self._worker, *facts))
 
     def log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
-        """A line for the first of a kind in a group, and for one a minute where it goes on."""
-        keys, now = delivery.place.keys, time.monotonic()
-        kind = fingerprint_in(failure.record)  # most end here: no more than they need is done
-        folded = self._folded.get((keys.group, kind))
-        if folded is not None and now < folded.until:
+        """A line for the first of a kind in a group, and one a minute while it goes on."""
+        keys = delivery.place.keys
+        topic, fingerprint = keys.partition.topic, fingerprint_in(failure.record)
+        folded = self._folded.get((topic, keys.group, fingerprint))
+        if folded is not None:  # most end here: no more than they need is done
             folded.count += 1
+            folded.last = delivery.id, delivery.attempt, delivery.trace
             return
         if not log.isEnabledFor(logging.WARNING):
             return
-        more = 0 if folded is None else folded.count
-        if len(self._folded) > _MOST_KINDS:
-            self._folded.clear()
-        self._folded[keys.group, kind] = _Folded(now + _FOLDED_S)
-        trace, topic = self._traces.get(kind, ""), keys.partition.topic
+        self._fold((topic, keys.group, fingerprint), delivery, failure)
+        trace = self._traces.get(fingerprint, "")
         where = _WHERE.findall(trace)[-1:]
         most = delivery.message.max_retries if delivery.message else None
         of = "" if most is None else f" of {most + 1}"  # None: unlimited
         wait_s = (result.due_ms - self._store.clock_of(keys.partition.meta).now_ms()) / 1000
         log.warning(
-            "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s%s",
+            "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s",
             delivery.id, topic, keys.group, result.attempt, of,
             spell(max(0, round(wait_s) if wait_s >= 1 else round(wait_s, 2))),
             reason_in(failure.record), "".join(f" ({file}:{line})" for file, line in where),
-            f"; {more} more like it before" if more else "",
-            extra=about(delivery.id, topic, keys.group, result.attempt) | {"traceback": trace},
+            extra=about(delivery.id, topic, keys.group, result.attempt, delivery.trace)
+            | {"traceback": trace},
         )  # fmt: skip
 
+    def _fold(self, key: tuple[str, str, str], delivery: Delivery, failure: Failure) -> None:
+        """Others of its kind are counted from now on, until a minute has none."""
+        if len(self._folded) > _MOST_KINDS:
+            self.finish()
+        last = delivery.id, delivery.attempt, delivery.trace
+        folded = self._folded[key] = _Folded(kind_in(failure.record), last, time.monotonic())
+        asyncio.get_running_loop().call_later(_FOLDED_S, self._minute_over, key, folded)
 
-def _log_death(keys: GroupKeys, failure: Failure, result: Failed) -> None:
-    id_, topic, group = failure.receipt.id, keys.partition.topic, keys.group
-    log.warning(
-        "%s: message %s of %s, group %s, after %d %s: %s",
-        "dropped" if keys.source else "dead letter", id_, topic, group, result.attempt,
-        "delivery" if result.attempt == 1 else "deliveries", reason_in(failure.record),
-        extra=about(id_, topic, group, result.attempt),
-    )  # fmt: skip
+    def _minute_over(self, key: tuple[str, str, str], folded: _Folded) -> None:
+        if self._folded.get(key) is not folded:
+            return
+        if not folded.count:
+            del self._folded[key]
+            return
+        self._log_folded(key, folded)
+        folded.since, folded.count, folded.logged = time.monotonic(), 0, 0
+        asyncio.get_running_loop().call_later(_FOLDED_S, self._minute_over, key, folded)
+
+    def _log_folded(self, key: tuple[str, str, str], folded: _Folded) -> None:
+        (topic, group, _), (id_, attempt, trace) = key, folded.last
+        if folded.count > folded.logged:
+            log.info(
+                "%s/%s: %d failed attempts in %d s, %s, e.g. message %s",
+                topic, group, folded.count, max(1, round(time.monotonic() - folded.since)),
+                folded.kind, id_, extra=about(id_, topic, group, attempt, trace),
+            )  # fmt: skip

@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -154,3 +155,39 @@ def test_the_default_is_text_for_people_and_json_for_machines(
     assert default_format(io.StringIO()) == "json"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert default_format(sys.stderr) == "text"
+
+
+def formatted(logger_extra: dict[str, Any]) -> dict[str, Any]:
+    """A handler's record with this `extra`, as JSON."""
+    made = logging.getLogger("shop").makeRecord(
+        "shop", logging.INFO, __file__, 1, "charged", (), None, extra=logger_extra
+    )
+    MessageFilter().filter(made)
+    line: dict[str, Any] = json.loads(JsonFormatter().format(made))
+    return line
+
+
+def test_what_an_application_gives_as_extra_is_kept() -> None:
+    with within_attempt(AttemptFacts("m1", "orders", "billing", 3, None)):
+        line = formatted({"order": 7, "when": timedelta(1), "level": "mine", "attempt": 4})
+        loop: dict[Any, Any] = {(1, 2): 3}
+        loop["itself"] = loop
+        odd = formatted({"order": loop})
+    assert (line["order"], line["when"], line["level"]) == (7, "1 day, 0:00:00", "info")
+    assert (line["message_id"], line["attempt"]) == ("m1", 3)
+    assert "in_attempt" not in line
+    assert "(1, 2): 3" in odd["order"]
+    assert odd["message_id"] == "m1"
+
+
+def test_a_line_about_a_traced_attempt_has_its_trace_and_its_span() -> None:
+    trace, span = "1" * 32, "2" * 16
+    made = logging.LogRecord("rqretry", logging.WARNING, __file__, 1, "it failed", None, None)
+    made.__dict__.update(about("id", "t", "g", 2, f"00-{trace}-{span}-01"))
+
+    line = json.loads(JsonFormatter().format(made))
+
+    assert (line["trace_id"], line["span_id"]) == (trace, span)
+    assert TextFormatter().format(made).endswith(f"it failed [trace {trace}, span {span}]")
+    with within_attempt(AttemptFacts("m1", "orders", "billing", 3, trace, span)):
+        assert formatted({})["span_id"] == span

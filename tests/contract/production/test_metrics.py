@@ -88,6 +88,9 @@ def test_failures_retries_and_deaths_are_counted_as_the_history_has_them(site: S
         "dead_letter": sum(note.endswith(",D") for note in notes["fail"]),
         "postponed": len(notes["release"]),
     } == wanted
+    failed = 'rqretry_failed_attempts_total{topic="mixed",group="mixed",reason="ValueError"}'
+    assert seen[failed] == 20
+    assert seen[failed.replace("ValueError", "KeyError")] == 60
     timed = 'rqretry_worker_attempt_seconds_count{topic="mixed",group="mixed"}'
     assert seen[timed] == len(notes["lease"]) == sum(wanted.values())
     sent = 'rqretry_worker_published_total{topic="done",result="ok"}'

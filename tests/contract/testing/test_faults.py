@@ -1,8 +1,10 @@
 """Crashes, lost leases and duplicates, as production makes them, at the moment the test chooses."""
 
+import logging
+
 import pytest
 
-from rqretry import App, InvalidArgument, Message
+from rqretry import App, InvalidArgument, Message, RetryPolicy
 from rqretry.testing import Lab
 
 
@@ -281,3 +283,23 @@ def test_a_handler_cannot_run_the_lab(lab: Lab, verb: str) -> None:
     order = lab.publish("orders", 1)
     lab.run_until_idle()
     lab.assert_dead(order, reason="the lab is already running")
+
+
+def test_a_message_that_died_of_an_expired_lease_is_a_warning_as_any_other(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = lab.app(App())
+
+    @app.consumer("orders", group="billing", policy=RetryPolicy.fixed("1s", max_retries=1))
+    async def bill(message: Message[int]) -> None: ...
+
+    lab.crash()
+    lab.crash()
+    order = lab.publish("orders", 1)
+    with caplog.at_level(logging.WARNING):
+        lab.advance("5m")
+    (record,) = [r for r in caplog.records if r.getMessage().startswith("dead letter")]
+    assert record.getMessage() == (
+        f"dead letter: message {order} of orders, group billing, after 2 deliveries: expired"
+    )
+    assert vars(record)["message_id"] == order

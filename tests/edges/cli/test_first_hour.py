@@ -111,6 +111,8 @@ def test_failed_attempts_are_logged_and_folded(
         raised[0],
     )
     assert any("longer than consume_timeout, 0.3 s" in line for line in lines)
+    folded = r"INFO flights/claims: 50 failed attempts in \d+ s, KeyError, e.g. message \S+$"
+    assert len(re.findall(folded, err, re.MULTILINE)) == 1
     assert "Traceback" not in err
 
 

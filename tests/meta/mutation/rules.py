@@ -9,6 +9,7 @@ from tests.meta.mutation.cases import (
     groups,
     growth,
     guarantees,
+    incidents,
     limits,
     operators,
     ordered,
@@ -36,4 +37,5 @@ CASES = (
     *operators.CASES,
     *replays.CASES,
     *batches.CASES,
+    *incidents.CASES,
 )
