@@ -19,7 +19,8 @@ local call = redis.call
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
          counters failures order heads message_groups, then deaths and origins (the other group's failures)
          of a group that consumes dead letters
-  ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
+  ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0') expected_ms
+         (the time by the caller's own clock; '' where it has just looked)
   REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' if all are first attempts, else one per id, '-' for lease_no:1:0:0), errors
          (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
@@ -74,7 +75,7 @@ local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_infligh
 if not settings[1] then
   return { 'NO_GROUP' }
 end
-local clock = read_clock(meta)
+local clock = read_clock(meta, expected_ms)
 local byte, most, rate = settings[3], tonumber(settings[4] or ''), settings[5] or ''
 local view = settings[6] == '1'
 local held = most and call('ZCARD', inflight) or 0

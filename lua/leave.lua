@@ -8,7 +8,8 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta counters config attempts failures tracebacks deaths fingerprints due wake consumed positions
          ready retry heads inflight dead order, then levels
-  ARGV   group membership ('' or the byte that the group had: under another one nothing is done)
+  ARGV   group membership ('' or the byte that the group had: under another one nothing is done) stuck ('1':
+         what is held could not be removed; a message that is out, but lost, holds up nobody any more)
   REPLY  messages that the group still holds; 0 where it has joined again
   COST   O(levels); 8 commands and 1 a level; what is left of big keys is freed in the background
 ]]
@@ -25,6 +26,9 @@ for i = FIRST_ZSET, #KEYS do
   held = held + call('ZCARD', KEYS[i])
 end
 if held > 0 then
+  if stuck then
+    call('UNLINK', heads)
+  end
   return held
 end
 local own = {}

@@ -6,7 +6,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts dead bodies pending
-  ARGV   visibility_ms, then id and lease_no of each message
+  ARGV   visibility_ms expected_ms (as in lease.lua), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
   COST   O(messages * log inflight); 9 commands, 3 more for a message that is not OK
 ]]
@@ -20,8 +20,8 @@ local call = redis.call
 
 local settings = call('HMGET', config, 'byte', 'floor')
 keys.floor = tonumber(settings[2]) or 1
-local clock = read_clock(meta)
-local ids, verdicts = fence(keys, settings[1] or '', 2, 2)
+local clock = read_clock(meta, expected_ms)
+local ids, verdicts = fence(keys, settings[1] or '', 3, 2)
 local members = {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then

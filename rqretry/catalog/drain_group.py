@@ -33,10 +33,10 @@ def drain(keys: GroupKeys, actor: str, byte: int = 0) -> Operation[int]:
         for key in (*keys.levels, keys.inflight, keys.dead):
             gone += yield from purge_all(keys, key, actor, membership)
         # What moved from one list to another meanwhile is found in the next round.
-        if not (yield operate.leave(keys, membership=membership)):
+        stuck = gone == before
+        if not (yield operate.leave(keys, membership=membership, stuck=stuck)):
             return gone
-        if gone == before:  # a message that is out, but lost: nobody waits behind it any more
-            yield operate.forget_heads(keys)
+        if stuck:
             yield Pause(min(LONGEST_PAUSE_S, 0.01 * 2**round_))
     raise ConfigError(f"{keys} holds what cannot be removed: see rqretry fsck, and repeat this")
 

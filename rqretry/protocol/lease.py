@@ -104,14 +104,17 @@ def lease(
     visibility_ms: int,
     prefer: str = "ready",
     tokens: bool = False,
+    expected_ms: int | None = None,
     once: bool = False,
 ) -> Command[Leased]:
     """Ready to inflight: take up to `want` messages for `visibility_ms`.
 
-    `tokens`: the caller has taken as many of a group's rate limit. `once`: see Command.
+    `tokens`: the caller has taken as many of a group's rate limit. `expected_ms`: see
+    maintain.expire; None where the caller has just looked. `once`: see Command.
     """
     touched = keys.scripts["lease"] + ((keys.deaths, keys.origins) if keys.source else ())
-    args = (keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens))
+    expected = "" if expected_ms is None else expected_ms
+    args = (keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens), expected)
     return Command("lease", touched, args, _leased, once=once)
 
 
@@ -154,10 +157,14 @@ def something_held(places: Sequence[GroupKeys]) -> Command[bool]:
 
 
 def renew(
-    keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
+    keys: GroupKeys,
+    receipts: Sequence[Receipt],
+    *,
+    visibility_ms: int,
+    expected_ms: int | None = None,
 ) -> Command[list[bytes]]:
     """Inflight to inflight: push the deadline of leases that are still ours."""
-    args = (visibility_ms, *_flat(receipts))
+    args = (visibility_ms, "" if expected_ms is None else expected_ms, *_flat(receipts))
     return Command("renew", keys.scripts["renew"], args, list, ids=_ids(receipts))
 
 

@@ -207,17 +207,13 @@ def purge_blocked(
     return call(keys.scripts, "purge_blocked", (keys.group, actor, membership, *members), list)
 
 
-def leave(keys: GroupKeys, *, membership: bytes = b"") -> Command[int]:
+def leave(keys: GroupKeys, *, membership: bytes = b"", stuck: bool = False) -> Command[int]:
     """Forget a group in a partition where it holds nothing; answers what it still holds.
 
-    `membership`: the byte that it had, in case that it has joined again.
+    `membership`: the byte that it had, in case that it has joined again. `stuck`: what it holds
+    could not be removed, so it is forgotten which message of each message group is out.
     """
-    return call(keys.scripts, "leave", (keys.group, membership), int)
-
-
-def forget_heads(keys: GroupKeys) -> Command[int]:
-    """Forget which message of each message group is out, of a group that has left the route."""
-    return Command("erase", (), (), int, arguments=("UNLINK", keys.heads))
+    return call(keys.scripts, "leave", (keys.group, membership, int(stuck)), int)
 
 
 def erase(keys: PartitionKeys) -> Command[int]:

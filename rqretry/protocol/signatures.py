@@ -50,9 +50,9 @@ finish: meta transactions open_transactions finished_transactions unfinished_tra
 lease: meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
     counters failures order heads message_groups, then deaths and origins of a group that consumes
     dead letters | group worker want:number byte_limit:number visibility_ms:number prefer
-    tokens:flag
+    tokens:flag expected_ms:number
 leave: meta counters config attempts failures tracebacks deaths fingerprints due wake consumed
-    positions ready retry heads inflight dead order, then levels | group membership
+    positions ready retry heads inflight dead order, then levels | group membership stuck:flag
 now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number
@@ -93,8 +93,8 @@ register: meta workers worker_details settings | ttl_ms:number worker about
 release: meta config ready retry inflight attempts dead due wake bodies pending events counters
     deaths, then levels | group worker max_postpones:number, then id, lease_no and delay_ms of each
     message
-renew: meta config inflight attempts dead bodies pending | visibility_ms:number, then id and
-    lease_no of each message
+renew: meta config inflight attempts dead bodies pending | visibility_ms:number
+    expected_ms:number, then id and lease_no of each message
 repair_order: meta config ready retry inflight attempts dead wake order heads bodies pending
     message_groups events counters, then levels | group actor what, then names, members or ids
 repair_orphans: meta bodies pending big message_groups ids_key id_expiry scheduled backlog halves

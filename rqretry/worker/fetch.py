@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
+from rqretry.core.receipt import Receipt
 from rqretry.maintenance.quiet import holding
 from rqretry.protocol.command import Command, batches
-from rqretry.protocol.lease import Leased, Polled, lease, poll, something_held
+from rqretry.protocol.lease import Leased, Polled, lease, poll, renew, something_held
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
@@ -33,6 +34,7 @@ _PROBED, _FEW, _POLLED = 250, 8, 100
 """How many places one command asks about: at first, at least, and where they hold something."""
 _OFTEN_S, _LOOKS_PER_S = 5.0, 500
 """How often a place is looked at where that costs little, and at how many a second at most."""
+_BEHIND_MS = 1000
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
@@ -163,6 +165,7 @@ class Fetcher:
             visibility_ms=round(place.visibility_s * 1000),
             prefer=place.next_list(),
             tokens=place.rated,
+            expected_ms=place.schedule.expected_again_ms(time.monotonic()),
         )
 
     def _take(self, consumer: Intake, place: LeasedPlace, leased: Leased, leased_at: float) -> None:
@@ -241,10 +244,26 @@ class Fetcher:
             return
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
+        await self._make_up(place, leased)
         answered_at = time.monotonic()
         self._take(consumer, place, leased, leased_at)
         await _handlers_first()
         self._note(place, leased, answered_at)
+
+    async def _make_up(self, place: LeasedPlace, leased: Leased) -> None:
+        """Renew what was leased by a time that has stood still since the request was sent."""
+        expected_ms = place.schedule.expected_ms(time.monotonic())
+        if leased.ids and expected_ms and leased.now_ms < expected_ms - _BEHIND_MS:
+            receipts = [
+                Receipt(id_, no) for id_, (no, _) in zip(leased.ids, leased.numbers, strict=True)
+            ]
+            renewal = renew(
+                place.keys,
+                receipts,
+                visibility_ms=round(place.visibility_s * 1000),
+                expected_ms=expected_ms,
+            )
+            await self._store.run_each([renewal], self._store.patience)
 
     async def _wait(self, open_: list[Want]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""

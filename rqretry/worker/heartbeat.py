@@ -80,6 +80,7 @@ class Heartbeat:
                 place.keys,
                 [delivery.receipt for delivery in batch],
                 visibility_ms=round(place.visibility_s * 1000),
+                expected_ms=place.schedule.expected_again_ms(now),
             )
             for place, batch in due
         ]

@@ -23,6 +23,7 @@ LOOK_EVERY_S = 20.0
 visibility ends, if that is shorter (lua/lease.lua wakes others for shorter leases)."""
 FEED_EVERY_S = 5.0
 """The same where a group consumes another one's dead letters: looking is what fetches them."""
+_JUST_NOW_S = 1.0
 _JUMP_MS = 60_000
 """As in lua/include/logical.lua: what is less is no jump."""
 
@@ -289,6 +290,11 @@ class Schedule:
     def expected_ms(self, now: float) -> int | None:
         """What the server's time has to be by our own clock; None before it is known."""
         return expected_ms(self.seen, now)
+
+    def expected_again_ms(self, now: float) -> int | None:
+        """The same for what writes deadlines; None where the server was heard of just now."""
+        fresh = self.seen is not None and now - self.seen[1] < _JUST_NOW_S
+        return None if fresh else self.expected_ms(now)
 
     def published_for_later(self, now: float) -> None:
         """Something was, perhaps to be due before all else."""

@@ -110,6 +110,24 @@ def test_a_step_back_costs_no_more_than_the_caller_does_not_know(world: World) -
     assert clock(world) == (START_MS + 9 * SECOND, 0)
 
 
+@pytest.mark.parametrize("verb", ["lease", "renew"])
+def test_a_lease_behind_a_step_that_nobody_noted_lasts_as_long_as_any(
+    world: World, verb: str
+) -> None:
+    world.subscribe()
+    world.publish("a")
+    if verb == "renew":
+        world.lease()
+    now_ms = START_MS + 9 * SECOND
+    world.set_time(now_ms - HOUR)
+    if verb == "renew":
+        assert world.renew(*first("a"), expected_ms=now_ms) == ["OK"]
+    else:
+        assert world.lease(expected_ms=now_ms).now_ms == now_ms
+    assert world.expire(expected_ms=now_ms + VISIBILITY_MS - 1).moved == 0
+    assert world.expire(expected_ms=now_ms + VISIBILITY_MS).moved == 1
+
+
 def test_a_caller_whose_clock_is_wrong_moves_a_minute_on_at_most(world: World) -> None:
     waiting(world)
     world.advance(8 * SECOND)

@@ -98,6 +98,7 @@ Late = Callable[[GroupKeys, bytes], Command[Any]]
 IN_LINE = "name\0" + f"{3:016}" + "b"
 ENDS: dict[str, tuple[Late, Any]] = {
     "leave": (lambda keys, byte: operate.leave(keys, membership=byte), 0),
+    "leave, stuck": (lambda keys, byte: operate.leave(keys, membership=byte, stuck=True), 0),
     "purge_list": (
         lambda keys, byte: operate.purge_list(keys, keys.ready, actor="ops", membership=byte),
         operate.PurgeCount(0, 0),
@@ -134,3 +135,4 @@ def test_what_ended_a_membership_does_nothing_in_the_next_one(world: World, end:
     with world.changes() as changed:
         world.run(request(again, bytes((world.route.groups[-1].byte,))))
     assert changed
+    world.damaged = end == "leave, stuck"  # who was out is forgotten, and is there

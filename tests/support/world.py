@@ -171,6 +171,7 @@ class World:
         visibility_ms: int = VISIBILITY_MS,
         prefer: str = "ready",
         tokens: bool = False,
+        expected_ms: int | None = None,
     ) -> Leased:
         """Lease for the default worker."""
         return self.run(
@@ -181,12 +182,20 @@ class World:
                 visibility_ms=visibility_ms,
                 prefer=prefer,
                 tokens=tokens,
+                expected_ms=expected_ms,
             )
         )
 
-    def renew(self, *receipts: Receipt, visibility_ms: int = VISIBILITY_MS) -> list[str]:
+    def renew(
+        self,
+        *receipts: Receipt,
+        visibility_ms: int = VISIBILITY_MS,
+        expected_ms: int | None = None,
+    ) -> list[str]:
         """Renew; verdicts as text."""
-        command = consuming.renew(self.group(), receipts, visibility_ms=visibility_ms)
+        command = consuming.renew(
+            self.group(), receipts, visibility_ms=visibility_ms, expected_ms=expected_ms
+        )
         return request_parts(self.run(command))
 
     def succeed(self, *receipts: Receipt, group: str = "g", strict: bool = False) -> list[str]:

@@ -19,7 +19,7 @@ from tests.model.simulation.ledger import Ledger, Place
 from tests.model.simulation.looking import Held, Looker
 
 _ENDING = frozenset({"succeed", "purge", "purge_list", "purge_blocked", "recall", "rollback"})
-_SETTLING = {"renew": (1, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (3, 2)}
+_SETTLING = {"renew": (2, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (3, 2)}
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ async def renew_leases(
                     place.keys,
                     [delivery.receipt for delivery in batch],
                     visibility_ms=round(place.visibility_s * 1000),
+                    expected_ms=place.schedule.expected_again_ms(sent_at),
                 )
                 try:
                     (verdicts,) = await store.run_each([command], 2.0)

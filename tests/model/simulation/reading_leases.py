@@ -74,7 +74,7 @@ class Leases(Reading):
 
     def _do_renew(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(keys[2].split(":")[-2])
-        for id_, _ in self._settled(ledger, args, 1, 2, reply):
+        for id_, _ in self._settled(ledger, args, 2, 2, reply):
             one = ledger.leases[id_]
             one.until = max(one.until, self.now + int(args[0]))
 

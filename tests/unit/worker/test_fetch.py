@@ -1,9 +1,15 @@
-"""How room and tokens are divided among places."""
+"""How room and tokens are divided among places, and what a lease that waited is worth."""
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
-from rqretry.worker.fetch import divided, look_every_s, share
+from rqretry.transport.session import ServerClock
+from rqretry.worker.fetch import Fetcher, divided, look_every_s, share
 from rqretry.worker.leases import Delivery, LeasedPlace
 
 
@@ -13,12 +19,13 @@ class Consumer:
     def __init__(self, partitions: int) -> None:
         keys = [partition_keys("n", "t", n).group("g", 18) for n in range(partitions)]
         self.places = [LeasedPlace("t", n, key, 30.0) for n, key in enumerate(keys)]
+        self.taken: list[Delivery] = []
 
     def room(self) -> int:
         return 0
 
     def accept(self, deliveries: list[Delivery]) -> None:
-        raise AssertionError
+        self.taken += deliveries
 
 
 def test_a_call_does_not_take_the_room_of_a_consumer_twice() -> None:
@@ -48,3 +55,43 @@ def test_a_place_is_looked_at_every_5_s_unless_it_is_alone_or_one_of_very_many(
     assert look_every_s(place, places) == seconds
     place.visibility_s = 2.0
     assert look_every_s(place, places) == 2.0
+
+
+class WaitingServer:
+    """Answers a lease that was sent with a wait, at one time of its own."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.reply = [b"OK", b"", 30_000, b"", 0, [b"m"], [b"body"], b"", [], now_ms, b"", 1]
+        self.sent: list[Command[Any]] = []
+        self.patience = 1.0
+
+    def clock_of(self, _: str) -> ServerClock:
+        return ServerClock()
+
+    def request_for(self, command: Command[Any]) -> Command[Any]:
+        return command
+
+    async def block(self, *_: Any) -> list[Any]:
+        return [None, self.reply]
+
+    async def run_each(self, commands: list[Command[Any]], _: float) -> list[Any]:
+        self.sent += commands
+        return [[b"OK"]]
+
+
+@pytest.mark.parametrize(("passed_ms", "renewed"), [(0, True), (19_500, False)])
+async def test_what_was_leased_by_a_time_that_stood_still_while_it_waited_is_renewed(
+    passed_ms: int, *, renewed: bool
+) -> None:
+    consumer, server = Consumer(1), cast(Any, WaitingServer(1_000_000 + passed_ms))
+    (place,) = consumer.places
+    place.schedule.seen = 1_000_000, time.monotonic() - 20
+    fetcher = Fetcher(server, [consumer], "w", cast(Any, None), server,
+                      cast(Any, SimpleNamespace(due=lambda _: None)), lambda: None)  # fmt: skip
+    await fetcher._wait_and_lease(consumer, place, 1)
+    assert [delivery.id for delivery in consumer.taken] == ["m"]
+    assert [command.verb for command in server.sent] == ["renew"] * renewed
+    for command in server.sent:
+        visibility_ms, expected_ms, *receipt = command.args
+        assert (visibility_ms, receipt) == (30_000, ["m", 1])
+        assert 1_019_000 <= int(cast(int, expected_ms)) < 1_030_000

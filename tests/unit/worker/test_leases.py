@@ -93,6 +93,14 @@ def test_a_clock_that_steps_or_jumps_is_not_believed_until_maintenance_reads_it(
     assert schedule.expected_ms(120.5) == 3475
 
 
+def test_a_lease_names_the_time_that_it_expects_unless_the_server_was_heard_of_just_now() -> None:
+    schedule = Schedule(30.0)
+    assert schedule.expected_again_ms(100.0) is None
+    schedule.note(NOTHING_DUE._replace(now_ms=1000), 100.0)
+    assert schedule.expected_again_ms(100.9) is None
+    assert schedule.expected_again_ms(110.0) == 1000 + 9500
+
+
 def test_time_that_a_server_has_from_us_is_not_rounded_down_again_and_again() -> None:
     schedule = Schedule(30.0)
     schedule.maintained(3000, 120.0)

@@ -29,6 +29,15 @@ def counted(_original: Any) -> Any:
     return lambda _old, record, _least: record
 
 
+def unnoticed(_original: Any) -> Any:
+    """Nothing is renewed."""
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    return nothing
+
+
 CASES = (
     case("R2", "the versions of a topic that was lost begin again",
          Symbol("CatalogStore.first_version", from_one),
@@ -51,6 +60,13 @@ CASES = (
     case("R27", "a date is a delay",
          scores("scheduled", "math.ceil(score)", "publish_with_options"),
          f"{CLOCK}test_a_date_is_the_walls_after_the_clock_was_an_hour_ahead"),
+    case("R89", "a lease is written by a time that stood still", LuaLine("lease", "ARGV[8] = ''"),
+         f"{CLOCK}test_a_lease_behind_a_step_that_nobody_noted_lasts_as_long_as_any"),
+    case("R89", "a renewal is written by a time that stood still", LuaLine("renew", "ARGV[2] = ''"),
+         f"{CLOCK}test_a_lease_behind_a_step_that_nobody_noted_lasts_as_long_as_any"),
+    case("R89", "how long a lease has waited is not made up for", Symbol("Fetcher._make_up", unnoticed),
+         "tests/unit/worker/test_fetch.py::"
+         "test_what_was_leased_by_a_time_that_stood_still_while_it_waited_is_renewed"),
     case("R40", "a half that comes late is stored", LuaLine("prepare", "ARGV[4] = redis.call('HGET', KEYS[1], 'mark') or '0'"),
          f"{HALVES}test_prepare_that_arrives_when_the_decision_is_forgotten_is_refused",
          f"{HALVES}test_prepare_is_told_the_time_where_its_caller_has_another_one"),

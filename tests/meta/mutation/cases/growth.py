@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Constant, Symbol
+from tests.meta.mutation.case import Constant, LuaLine, Symbol
 from tests.meta.mutation.cases.common import always, case
 
 IDLE = "tests/contract/integration/test_idle_costs.py::"
@@ -29,17 +29,6 @@ def one_by_one(_: Any) -> Any:
         for operation in operations:
             results.append((yield from operation))  # noqa: PERF401 - it yields
         return results
-
-    return made
-
-
-def ping(_: Any) -> Any:
-    """Who is out stays in the way of a group that is removed."""
-
-    def made(_keys: Any) -> Any:
-        from rqretry.protocol.command import query
-
-        return query(bytes, "PING")
 
     return made
 
@@ -104,7 +93,7 @@ CASES = (
     case("R30", "a wait that has ended gives its connection up",
          Constant("transport:MAX_IDLE_SPREAD", "0"),
          "tests/contract/cluster/test_idle.py::test_a_message_opens_no_connection_and_leaves_the_other_waits_alone"),
-    case("R30", "a lost message keeps a group for ever", Symbol("protocol:forget_heads", ping),
+    case("R30", "a lost message keeps a group for ever", LuaLine("leave", "ARGV[3] = '0'"),
          f"{LOOPS}test_a_group_with_a_lost_message_is_removed"),
     case("R30", "a worker works on partitions that are gone",
          Symbol("worker:_differs", always(False)),
