@@ -4,7 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar, Unpack
 
-from rqretry.admin import consistency, promote_purge_reset, queries, topics_and_groups
+from rqretry.admin import (
+    consistency,
+    messages,
+    promote_purge_reset,
+    queries,
+    reasons,
+    topics_and_groups,
+)
 from rqretry.admin import dead_letters as dead_letter_verbs
 from rqretry.admin import schedules as schedule_verbs
 from rqretry.admin import transactions as transaction_verbs
@@ -74,6 +81,8 @@ class _AdminVerbs:
     delete_group = Verb(topics_and_groups.delete_group)
     workers = Verb(queries.workers)
     inflight = Verb(queries.inflight)
+    messages = Verb(messages.messages)
+    reasons = Verb(reasons.reasons)
     timeline = Verb(queries.timeline)
     explain = Verb(queries.explain)
     find = Verb(queries.find)

@@ -1,6 +1,6 @@
 """Operations that only read: statistics, one message, workers, leases, the audit record."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -40,17 +40,26 @@ def stats(
     Raises:
         TopicNotFound, GroupNotFound: There is no such topic or group.
     """
+    records = yield from records_of(context, topic, group)
+    abouts = [worker.about for worker in (yield from context.live())]
+    return (yield from gather_stats(context.catalog, records, group, abouts, context.move_due))
+
+
+def records_of(
+    context: AdminContext, topic: str | None, group: str | None
+) -> Operation[Sequence[TopicRecord]]:
+    """The topics that a question is about; raises TopicNotFound or GroupNotFound."""
     if topic is None:
         records = yield from context.catalog.topics.all()
     else:
         records = [(yield from context.catalog.store.topic(check_topic(topic)))]
-    if group is not None:
-        wanted = yield from context.catalog.groups.get(check_group(group))
-        records = [record for record in records if record.name in wanted.topics]
-        if topic is not None and not records:
-            raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
-    abouts = [worker.about for worker in (yield from context.live())]
-    return (yield from gather_stats(context.catalog, records, group, abouts, context.move_due))
+    if group is None:
+        return records
+    wanted = yield from context.catalog.groups.get(check_group(group))
+    records = [record for record in records if record.name in wanted.topics]
+    if topic is not None and not records:
+        raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+    return records
 
 
 def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract

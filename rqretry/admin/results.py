@@ -27,6 +27,87 @@ class InflightMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedMessage:
+    """A message that a group has not finished with.
+
+    Attributes:
+        id: The message.
+        topic: Its topic.
+        partition: Its partition there.
+        state: "inflight", "waiting_retry", "ready", "blocked", "scheduled" or "parked".
+        attempt: The number of its current delivery, else of the next one.
+        why: Its last error in one line; "" if it has not failed. For what is scheduled or parked,
+            how it came to that.
+        fingerprint: Of its last error; "" for none.
+        since_ms: In flight: since its lease. Otherwise since its last failure; for one that has not
+            failed, since it was published. Server time; None if that is not known.
+        due_ms: Its due time, or the deadline of its lease, in server time; None for neither.
+        holder: In flight: the worker that leased it ("" where the newest 5,000 history entries do
+            not say). Blocked: the message that is out of its message group. Parked: its
+            transaction.
+        tag: Its tag.
+        keys: Its message keys.
+        message_group: Its message group.
+        published_ms: When it was published; None if its body cannot be read.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    state: str
+    attempt: int
+    why: str
+    fingerprint: str
+    since_ms: int | None
+    due_ms: int | None
+    holder: str
+    tag: str | None
+    keys: tuple[str, ...]
+    message_group: str | None
+    published_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """A page of messages that a group has not finished with."""
+
+    messages: tuple[ListedMessage, ...]
+    looked: int
+    """How many it looked at; those that it did not select are not among `messages`."""
+    next: str | None
+    """Where the next page begins (`after=`); None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One kind of error of messages that wait."""
+
+    fingerprint: str
+    error: str
+    count: int
+    sample_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """The commonest last errors of the messages of a group in a topic that wait for a retry.
+
+    Attributes:
+        topic: The topic.
+        group: The group.
+        waiting: Messages that wait for a retry, or could be retried now.
+        looked: How many of them were looked at, 500 at most in a partition: what is counted.
+        errors: The commonest errors of these, the most frequent first.
+    """
+
+    topic: str
+    group: str
+    waiting: int
+    looked: int
+    errors: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One audit record: who changed, moved or deleted what, and when."""
 

@@ -8,9 +8,19 @@ import click
 from rqretry.admin.views import GroupForecast, GroupInfo
 from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
+from rqretry.cli.group_messages import messages
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
 from rqretry.cli.options import json_command, server_options, whole_or
-from rqretry.cli.output import date, fields_of, print_fields, print_json, print_table, rows_of
+from rqretry.cli.output import (
+    date,
+    fields_of,
+    print_fields,
+    print_json,
+    print_page,
+    print_table,
+    rows_of,
+)
+from rqretry.cli.reasons import reason_lines
 from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
@@ -51,6 +61,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         if found.topics and not as_json:
             click.echo()
             print_stats(client.admin.stats(group=name))
+            print_page(reason_lines(client.admin.reasons(group=name)))
 
 
 @group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
@@ -125,7 +136,7 @@ def resume(context: click.Context, *, name: str, as_json: bool) -> None:
         _print_info(client.admin.resume(name), as_json=as_json)
 
 
-for command in (promote, purge, reset, unsubscribe, delete):
+for command in (messages, promote, purge, reset, unsubscribe, delete):
     group.add_command(command)
 
 

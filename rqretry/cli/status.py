@@ -12,6 +12,7 @@ from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import screen
 from rqretry.cli.options import json_command
 from rqretry.cli.output import Part, clean, fields_of, note, print_json, print_page, table_of
+from rqretry.cli.reasons import reason_fields, reason_lines
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.sizes import in_bytes, memory_line
 from rqretry.cli.status_watch import details
@@ -34,8 +35,8 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
     """Show per group what is ready, in flight, waiting and dead.
 
     Where no worker lives, what is due is moved first; where one does, it counts as ready. Below the
-    table: groups without a live worker, topics without a group, and how much of the server's memory
-    they use.
+    table: groups without a live worker, topics without a group, how much of the server's memory
+    they use, and the three commonest errors of what waits for a retry.
     """
     if watch and as_json:
         raise click.UsageError("--watch cannot be combined with --json: keep one")
@@ -44,12 +45,14 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             _watch(client, topic)
             return
         stats, fault = client.admin.stats(topic), client.store.look()
+        reasons = client.admin.reasons(topic)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
         fields: dict[str, object] = {"namespace": stats.namespace}
         fields["topics"] = [
-            fields_of(t, "topic partitions") | {"groups": [_group(g) for g in t.groups]}
+            fields_of(t, "topic partitions")
+            | {"groups": [_group(g) | reason_fields(reasons, t.topic, g.group) for g in t.groups]}
             for t in stats.topics
         ]
         if stats.open_transactions:
@@ -61,7 +64,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             fields["refused"] = list(stats.refused)
         print_json(fields)
     else:
-        print_page(_page(stats, fault))
+        print_page([*_page(stats, fault), *reason_lines(reasons)])
 
 
 def _watch(client: Client, topic: str | None) -> None:
@@ -74,7 +77,8 @@ def _watch(client: Client, topic: str | None) -> None:
             time.sleep(WATCH_EVERY_S)
             try:
                 after, now = client.admin.stats(topic), time.monotonic()
-                rest = [*rates(before, after, now - at), *details(client, after)]
+                rest = [*reason_lines(client.admin.reasons(topic))]
+                rest += [*rates(before, after, now - at), *details(client, after)]
             except (StoreUnavailable, AmbiguousResult) as error:
                 show([*page, "", clean(f"{error}; trying again")])
                 continue

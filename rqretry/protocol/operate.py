@@ -3,12 +3,23 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, call, number, query, text, texts
+from rqretry.protocol.command import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Command,
+    Operation,
+    call,
+    number,
+    query,
+    text,
+    texts,
+)
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
 
 T = TypeVar("T")
 
+_STATE_PARTS = 4
 MAX_REPLAYED = 150
 """Messages in a call: each may have 16 message keys, which take 3 µs each."""
 
@@ -24,6 +35,38 @@ class GroupPage(NamedTuple):
     attempts: list[int]
     """The current delivery, else the next one."""
     failures: list[str]
+
+
+class Browsed(NamedTuple):
+    """A message in one list or sorted set."""
+
+    member: str
+    score: float
+    """Due time, deadline, or where it stands in a list."""
+    id: str
+    attempt: int
+    failure: str
+    """The newest line of its failure record; "" for none."""
+    head: str
+    """Who is out of its message group; "" where that was not asked."""
+    body: bytes
+
+
+class BrowsedPage(NamedTuple):
+    """One page of one list or sorted set."""
+
+    now_ms: int
+    more: bool
+    messages: list[Browsed]
+
+
+class FoundReasons(NamedTuple):
+    """The commonest last errors of what waits in one partition."""
+
+    waiting: int
+    looked: int
+    kinds: list[tuple[int, str, str]]
+    """How many, one of them, and the line of its failure record."""
 
 
 class CatchUpCount(NamedTuple):
@@ -250,6 +293,30 @@ def scan_group(
     )
 
 
+def browse(
+    keys: GroupKeys, key: str, structure: str, *, position: str = "", after: str = "",
+    count: int = MAX_BATCH,
+) -> Command[BrowsedPage]:  # fmt: skip
+    """One page of the messages in `key`, with their newest failures and their bodies; reads only.
+
+    `structure`: "list", "zset", "order" (what waits behind others) or "halves" (of the transaction
+    that `after` names, with a blank). `position` and `after`: score and member of the last message
+    of the page before.
+    """
+    args = (structure, position, after, count, MAX_BATCH_BYTES)
+    return call(keys.scripts, "browse", args, _browsed, location=key)
+
+
+def reasons(keys: GroupKeys, most: int) -> Command[FoundReasons]:
+    """The commonest last errors of a group's messages that wait for a retry; reads only."""
+
+    def decoded(reply: list[Any]) -> FoundReasons:
+        waiting, looked, *kinds = reply
+        return FoundReasons(waiting, looked, [(n, text(id_), text(line)) for n, id_, line in kinds])
+
+    return call(keys.scripts, "reasons", (MAX_BATCH, most), decoded)
+
+
 def _scanned(reply: list[Any]) -> tuple[str, list[str]]:
     """A cursor and ids, each of which may have a tag behind it; their values are left out."""
     return text(reply[0]), [text(member).partition(" ")[0] for member in reply[1][::2]]
@@ -262,6 +329,23 @@ def _blocked(reply: list[Any]) -> BlockedPage:
         text(after),
         *(texts(column) for column in (members, ids, failures)),
     )
+
+
+def _browsed(reply: list[Any]) -> BrowsedPage:
+    now, more, *rows = reply
+    messages = [
+        Browsed(
+            text(member), float(score), text(id_), _attempt_in(state), text(line), text(head), body
+        )
+        for member, score, id_, state, line, head, body in rows
+    ]
+    return BrowsedPage(int(now), more == b"1", messages)
+
+
+def _attempt_in(state: bytes) -> int:
+    """The attempt of a delivery state; 1 where there is none, or it cannot be read."""
+    parts = state.split(b":")
+    return int(parts[1]) if len(parts) == _STATE_PARTS and parts[1].isdigit() else 1
 
 
 def _held(reply: list[Any]) -> GroupPage:

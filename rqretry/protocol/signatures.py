@@ -11,6 +11,8 @@ _DECLARED = """
 audit_append: meta records | actor verb arguments counts most
 backfill_check: meta config bodies pending big | cursor
 blockers: meta retry inflight attempts failures order message_groups, then levels | most:number
+browse: meta location attempts failures heads bodies big | structure position after count:number
+    byte_limit:number
 catch_up: meta config ready attempts bodies pending events counters location | group actor
     structure owner offset:number count:number
 change_visibility: meta config retry inflight attempts failures dead deaths due wake events counters
@@ -84,6 +86,7 @@ purge_list: meta config location attempts failures dead inflight bodies big pend
     actor limit:number membership, then id and answer of each message looked at
 rate_set: bucket | version:number tokens_per_ms burst:number
 rate_take: bucket | want:number returned:number
+reasons: retry attempts failures, then levels | most_looked:number most:number
 recall: meta scheduled bodies big pending ids_key id_expiry events counters keyed message_keys |
     worker id member
 redrive: meta config ready inflight attempts failures dead deaths wake bodies events counters due

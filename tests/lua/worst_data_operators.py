@@ -212,6 +212,31 @@ def blockers(world: World) -> Command[Any]:
 
 
 @worst
+def browse(world: World) -> Command[Any]:
+    names = leased(world, ordered=True)
+    world.fail(*(failure(id_, record=RECORD) for id_ in names))
+    fill(world, world.group().failures, dict.fromkeys(names, f"1 {START_MS} {RECORD}\n" * 19))
+    fill(world, world.keys.bodies, dict.fromkeys(names, "x" * 8000))
+    fill(world, world.group().levels[2], dict.fromkeys(ids(MANY, "o"), START_MS), sorted_set=True)
+    return operate.browse(
+        world.group(), world.group().levels[2], "zset", position=str(START_MS), after="o9"
+    )
+
+
+@worst
+def reasons(world: World) -> Command[Any]:
+    names = leased(world)
+    world.fail(*(failure(id_, record=RECORD) for id_ in names))
+    records = (
+        "".join(f"{n} {START_MS} {RECORD.replace('0123', f'{at:04x}')}\n" for n in range(19))
+        for at in range(FULL)
+    )
+    fill(world, world.group().failures, dict(zip(names, records, strict=True)))
+    fill_list(world, world.group().retry)
+    return operate.reasons(world.group(), 20)
+
+
+@worst
 def scan_group(world: World) -> Command[Any]:
     dead(world)
     return operate.scan_group(world.group(), world.group().dead, in_list=False, offset=MANY // 2)
