@@ -1,8 +1,13 @@
 from rqretry.admin.dead_letter_filter import DeadLetterFilter as DeadLetterFilter
+from rqretry.admin.messages import MessageConditions as MessageConditions
 from rqretry.admin.results import AuditEntry as AuditEntry
 from rqretry.admin.results import Checkup as Checkup
 from rqretry.admin.results import InflightMessage as InflightMessage
+from rqretry.admin.results import ListedMessage as ListedMessage
+from rqretry.admin.results import MessagePage as MessagePage
 from rqretry.admin.results import Problem as Problem
+from rqretry.admin.results import Reason as Reason
+from rqretry.admin.results import Reasons as Reasons
 from rqretry.admin.results import RedriveReport as RedriveReport
 from rqretry.admin.results import Repair as Repair
 from rqretry.admin.results import WorkerInfo as WorkerInfo

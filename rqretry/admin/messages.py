@@ -109,7 +109,7 @@ class _Source(NamedTuple):
         )
 
 
-class Conditions(TypedDict, total=False):
+class MessageConditions(TypedDict, total=False):
     """What `messages` selects: all that is given must hold."""
 
     state: str | None
@@ -131,8 +131,8 @@ class Conditions(TypedDict, total=False):
 class _Wanted:
     """The conditions, checked."""
 
-    def __init__(self, given: Conditions) -> None:
-        check_options(given, Conditions, "messages")
+    def __init__(self, given: MessageConditions) -> None:
+        check_options(given, MessageConditions, "messages")
         get: Callable[[str], Any] = given.get
         state, topic, tag, key, older = map(get, ("state", "topic", "tag", "key", "older_than"))
         self.state: str | None = _ALSO.get(state or "", state)
@@ -183,7 +183,7 @@ def messages(
     *,
     after: str | None = None,
     count: int = MAX_BATCH,
-    **conditions: Unpack[Conditions],
+    **conditions: Unpack[MessageConditions],
 ) -> Operation[MessagePage]:
     """A page of the messages that a group has not finished with, and why each of them waits.
 
@@ -200,7 +200,8 @@ def messages(
             tag=, key=, older_than= (published so long ago); all that are given must hold. States
             are "inflight", "waiting_retry", "ready" (also retries that can run now), "blocked"
             (behind another message of its message group), "scheduled" (published with a delay) and
-            "parked" (of a transaction that waits for an operator).
+            "parked" (of a transaction that waits for an operator); "in_flight" and "retry" mean the
+            first two.
 
     Returns:
         The page; its `next` is None at the end.

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from rqretry.admin.messages import STATES, Conditions
+from rqretry.admin.messages import STATES, MessageConditions
 from rqretry.admin.results import ListedMessage
 from rqretry.cli.options import Whole, duration, json_command
 from rqretry.cli.output import date, fields_of, note, print_json, print_table
@@ -48,7 +48,7 @@ def messages(context: click.Context, /, group: str, **given: Any) -> None:
     scheduled, and parked with their transaction. Each with its attempt, its last error, since when,
     when it is due, and who holds it.
     """
-    conditions: Any = {name: given[name] for name in Conditions.__annotations__}
+    conditions: Any = {name: given[name] for name in MessageConditions.__annotations__}
     with connected(context) as client:
         found, following = _read(client, group, conditions, given["after"], given["count"])
     if given["as_json"]:

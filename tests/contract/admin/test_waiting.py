@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client
-from rqretry.admin.messages import Conditions
+from rqretry.admin.messages import MessageConditions
 from rqretry.admin.results import ListedMessage, MessagePage, Reason, Reasons
 from rqretry.core.errors import GroupNotFound, InvalidArgument
 from rqretry.protocol import transaction
@@ -97,7 +97,7 @@ def test_all_conditions_select_and_what_a_group_does_not_take_is_not_its(bench: 
     found = one(messages("g", key="k"))
     assert (found.id, found.tag, found.keys) == (chosen, "gold", ("k",))
     assert found.published_ms is not None  # from the message, since the id has no time
-    given: tuple[Conditions, ...] = (
+    given: tuple[MessageConditions, ...] = (
         {"state": "retry"}, {"error": "carrier"}, {"fingerprint": found.fingerprint},
         {"state": "waiting_retry", "tag": "gold", "topic": "t"},
     )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Symbol, drops
+from tests.meta.mutation.case import Constant, Symbol, answers, drops
 from tests.meta.mutation.cases.common import always, case
 
+WAITING = "tests/contract/admin/test_waiting.py::"
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
 DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
@@ -125,7 +126,23 @@ def trusting(original: Any) -> Any:
     return distrust
 
 
+def unheld(_original: Any) -> Any:
+    """Nobody looks who has leased a message."""
+
+    def nobody(*_args: Any) -> Any:
+        yield from ()
+        return {}
+
+    return nobody
+
+
 CASES = (
+    case("R101", "a page looks for as long as it takes", Constant("_LOOKED_AT", "10**9"),
+         f"{WAITING}test_a_page_looks_at_so_many_however_few_it_selects[redis-7]"),
+    case("R101", "who holds a message is not looked for", Symbol("admin:_holders", unheld),
+         f"{WAITING}test_each_message_is_listed_in_its_state_with_why_it_waits[redis-7]"),
+    case("R101", "what waits on a level counts for nothing", answers("ZCARD", "delay", "answer = 0", "reasons"),
+         f"{WAITING}test_the_commonest_reasons_of_what_waits_with_one_message_each[redis-7]"),
     case("R15", "a server keeps its version for ever", Symbol("Session.distrust", trusting),
          f"{FIRST}test_scripts_are_loaded_again_after_the_server_was_replaced_by_an_older_one"),
     case("R57", "the supervisor makes topics with one partition", Symbol("apply_settings", undeclared),
