@@ -10,8 +10,9 @@ from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
-from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import ConfigError, show
+from rqretry.core.catalog_records import GroupRecord, TopicRecord
+from rqretry.core.errors import ConfigError, GroupNotFound, show
+from rqretry.core.limits import check_group, check_topic
 from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.quiet import any_key, holding
@@ -34,6 +35,20 @@ class AdminContext:
     """What jitter is drawn from; default at random."""
     moved: Counter[str] = field(default_factory=Counter)
     """What reads have moved because it was due: "promoted", "expired" and "delivered"."""
+
+    def topics_of(self, topic: str | None, group: str | None) -> Operation[Sequence[TopicRecord]]:
+        """The topics that a question is about; raises TopicNotFound or GroupNotFound."""
+        if topic is None:
+            records = yield from self.catalog.topics.all()
+        else:
+            records = [(yield from self.catalog.store.topic(check_topic(topic)))]
+        if group is None:
+            return records
+        wanted = yield from self.catalog.groups.get(check_group(group))
+        records = [record for record in records if record.name in wanted.topics]
+        if topic is not None and not records:
+            raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+        return records
 
     def places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
         """The partitions in which a group has messages, of one topic or all of its topics."""

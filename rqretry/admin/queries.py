@@ -1,6 +1,6 @@
 """Operations that only read: statistics, one message, workers, leases, the audit record."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -15,8 +15,8 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.dead_letter import born
 from rqretry.core.envelope import Envelope, decode
-from rqretry.core.errors import CodecError, GroupNotFound, MessageNotFound, show
-from rqretry.core.limits import check_count, check_group, check_keys, check_message_id, check_topic
+from rqretry.core.errors import CodecError, MessageNotFound, show
+from rqretry.core.limits import check_count, check_group, check_keys, check_message_id
 from rqretry.core.message_id import born_ms, partition_of
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
@@ -40,26 +40,9 @@ def stats(
     Raises:
         TopicNotFound, GroupNotFound: There is no such topic or group.
     """
-    records = yield from records_of(context, topic, group)
+    records = yield from context.topics_of(topic, group)
     abouts = [worker.about for worker in (yield from context.live())]
     return (yield from gather_stats(context.catalog, records, group, abouts, context.move_due))
-
-
-def records_of(
-    context: AdminContext, topic: str | None, group: str | None
-) -> Operation[Sequence[TopicRecord]]:
-    """The topics that a question is about; raises TopicNotFound or GroupNotFound."""
-    if topic is None:
-        records = yield from context.catalog.topics.all()
-    else:
-        records = [(yield from context.catalog.store.topic(check_topic(topic)))]
-    if group is None:
-        return records
-    wanted = yield from context.catalog.groups.get(check_group(group))
-    records = [record for record in records if record.name in wanted.topics]
-    if topic is not None and not records:
-        raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
-    return records
 
 
 def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rqretry.admin.context import AdminContext
-from rqretry.admin.queries import records_of
 from rqretry.admin.results import Reason, Reasons
 from rqretry.core.errors import RqretryError
 from rqretry.core.failure_record import read_attempt_record
@@ -31,7 +30,7 @@ def reasons(
     Raises:
         TopicNotFound, GroupNotFound: There is no such topic or group.
     """
-    records = yield from records_of(context, topic, group)
+    records = yield from context.topics_of(topic, group)
     keys = [
         context.catalog.group_keys(record.name, number, member.name)
         for record in records

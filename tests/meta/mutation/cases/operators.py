@@ -137,7 +137,7 @@ def unheld(_original: Any) -> Any:
 
 
 CASES = (
-    case("R101", "a page looks for as long as it takes", Constant("_LOOKED_AT", "10**9"),
+    case("R101", "a page looks for as long as it takes", Constant("admin:_LOOKED_AT", "10**9"),
          f"{WAITING}test_a_page_looks_at_so_many_however_few_it_selects[redis-7]"),
     case("R101", "who holds a message is not looked for", Symbol("admin:_holders", unheld),
          f"{WAITING}test_each_message_is_listed_in_its_state_with_why_it_waits[redis-7]"),
