@@ -1,7 +1,8 @@
 """The processes of a run, by its plan."""
 
-from tests.model.simulation.authoring import Author
+from tests.model.simulation.authoring import Author, publish_backlog
 from tests.model.simulation.clients import client_of
+from tests.model.simulation.final_checks import audit
 from tests.model.simulation.handling import Receiver, work
 from tests.model.simulation.loop import Process
 from tests.model.simulation.operating import grow, keep_up, operate
@@ -12,8 +13,11 @@ from tests.model.simulation.world import Outcome, World
 
 async def prepare(world: World, process: Process) -> None:
     """Make the topic, at first; and at the end undo what operators have stopped."""
-    admin = client_of(world, process, LEVELS).admin
+    client = client_of(world, process, LEVELS)
+    admin = client.admin
     await admin.create_topic(TOPIC, None if world.healed else world.plan.partitions)
+    if world.plan.backlog and not world.healed:
+        await publish_backlog(world, client)
     if world.healed:
         known = {group.name for group in await admin.groups()}
         for group in world.plan.groups:
@@ -43,4 +47,4 @@ def populate(world: World) -> None:
 
 def run(world: World) -> Outcome:
     """The whole of a run."""
-    return world.run(prepare, populate)
+    return world.run(prepare, populate, audit)

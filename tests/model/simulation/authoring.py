@@ -54,6 +54,13 @@ class Author:
         await asyncio.get_running_loop().create_future()
 
 
+async def publish_backlog(world: World, client: AsyncClient) -> None:
+    """Publish many messages, before anything goes wrong."""
+    count = world.plan.backlog * world.plan.partitions
+    sent = [OutgoingMessage(body={"n": f"backlog/{number}"}) for number in range(count)]
+    await _send(world, client, sent, first=False)
+
+
 def _messages(world: World, name: str, count: int, *, delays: bool) -> list[OutgoingMessage]:
     plan, chance, made = world.plan, world.chance, []
     for index in range(count):

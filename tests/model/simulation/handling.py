@@ -17,7 +17,7 @@ from tests.model.simulation.plans import DURATIONS_S, GroupPlan
 from tests.model.simulation.processes import TOPIC, SimulatedWorker, app_of, options_of
 from tests.model.simulation.world import World
 
-_PAUSE, _ANEW = 0.02, 0.1
+_PAUSE = 0.02
 
 
 async def work(world: World, process: Process) -> None:
@@ -98,7 +98,8 @@ class Receiver:
         client = client_of(world, process)
         consumer = self._made(client)
         while True:
-            if world.chance.happens(world.chance.numbered(f"{process.name}/made anew"), _ANEW):
+            anew = world.chance.numbered(f"{process.name}/made anew")
+            if world.chance.happens(anew, world.plan.anew):
                 consumer = self._made(client)
             try:
                 received = await consumer.receive(4, self._group.visibility_s, wait=1)
@@ -119,19 +120,23 @@ class Receiver:
             max_retries=options["max_retries"],
             tags=options["tags"],
             ordered=options["ordered"],
+            max_postpones=options["max_postpones"],
         )
 
     async def _see_to(self, world: World, consumer: Any, message: Message[Any]) -> None:
         chance, group = world.chance, self._group.name
         name = chance.numbered(f"{group}/{message.body['n']}")
         if not world.healed:
-            await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S) / 2)
+            if not world.plan.backlog:
+                await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S) / 2)
             if chance.happens(f"{name}/kills", world.plan.kills) and world.kill(current()):
                 await asyncio.get_running_loop().create_future()
             if chance.happens(f"{name}/not acknowledged", world.plan.dies_late):
                 return
             if chance.happens(f"{name}/changes", world.plan.fails / 3):
-                seconds = chance.one(f"{name}/to", (0, 0.2, 1.5))
+                seconds = chance.one(
+                    f"{name}/to", (0, 0, 0.2) if world.plan.backlog else (0, 0.2, 1.5)
+                )
                 await consumer.change_invisible_duration(message, seconds)
                 if seconds == 0:
                     return

@@ -18,8 +18,9 @@ from tests.model.simulation.reading_publishes import Publishes
 class Journal(Publishes, Leases):
     """All of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: int) -> None:
         super().__init__()
+        self.turns = turns
         self._readers: dict[str, Callable[[Place, Sequence[Any], Sequence[Any], Any], None]] = {
             name.removeprefix("_do_"): getattr(self, name)
             for name in dir(self)

@@ -5,6 +5,7 @@ Lists are sets here: which of the ready messages a lease takes first is promised
 ordered groups, whose lines the model keeps in order.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,17 @@ class Ledger(Group):
     """The highest limit there ever was: a message that waits is still delivered once."""
     redriven: set[str] = field(default_factory=set)
     """Ids that were dead, and may come after what came later."""
-    history: list[str] = field(default_factory=list)
-    """Ids that ended as they should, in this order."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """By id, the deliveries that count, since it came or came back from the dead letters."""
+    released: Counter[str] = field(default_factory=Counter)
+    """By id, those since then that do not count."""
+    least_limit: int = UNLIMITED
+    """The lowest limit there ever was."""
+
+    def push(self, id_: str, name: str, number: int) -> None:
+        """A new message, maybe under the id of an earlier one."""
+        del self.counted[id_], self.released[id_]
+        super().push(id_, name, number)
 
     def configure(self, version: int, fields: Mapping[str, str]) -> bool:
         """Newer wins; whether it was."""
@@ -51,6 +61,7 @@ class Ledger(Group):
         most = self.settings.get("max_inflight", "")
         self.most = int(most) if most else None
         self.most_attempts = max(self.most_attempts, self.limit)
+        self.least_limit = min(self.least_limit, self.limit)
         return True
 
     @property

@@ -4,7 +4,7 @@ They are described as the cases of tests/meta/mutation are: by what a script sen
 and by the name of a method.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +19,19 @@ from tests.meta.mutation.case import (
     Symbol,
     answers,
     drops,
+    reads_state,
     scores,
     sends,
     setting,
     writes_state,
 )
 from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
+from tests.meta.mutation.cases.groups import IN_STEP
 from tests.meta.mutation.cases.growth import as_addressed
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
+from tests.model.simulation.plans import Plan
 from tests.model.simulation.server import INCARNATION_KEY, virtual_scripts
 
 
@@ -40,16 +43,28 @@ class Mutant:
         name: What is wrong.
         changes: What makes it so.
         quick: A few seeds find it.
+        where: A few of the seeds with such plans find it.
     """
 
     name: str
     changes: tuple[Change, ...]
     quick: bool = False
+    where: Callable[[Plan], bool] | None = None
 
 
-def bug(name: str, *changes: Change, quick: bool = False) -> Mutant:
+def bug(
+    name: str,
+    *changes: Change,
+    quick: bool = False,
+    where: Callable[[Plan], bool] | None = None,
+) -> Mutant:
     """A bug of some changes."""
-    return Mutant(name, changes, quick)
+    return Mutant(name, changes, quick, where)
+
+
+def behind(plan: Plan) -> bool:
+    """Messages of simple consumers wait behind many."""
+    return plan.backlog > 0
 
 
 def kept_number(script: str) -> Change:
@@ -105,6 +120,14 @@ MUTANTS = (
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
+    bug("what is given back was not delivered",
+        writes_state("lease, attempt - 1, expiries, postpones", CHANGE), where=behind),
+    bug("a message may be released for ever",
+        reads_state("lease, attempt, expiries, 0", "release"), where=behind),
+    bug("a record has only the deliveries that expired", drops("HSET", "failures", CHANGE),
+        where=behind),
+    bug("one preference is shared by all partitions", *IN_STEP, where=behind),
+    bug("new messages always go first", Symbol("Turns.next_lane", always("ready")), where=behind),
 )  # fmt: skip
 
 

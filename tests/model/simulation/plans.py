@@ -5,7 +5,7 @@ that is always there hides what only its absence shows.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.model.simulation.chance import Chance
 from tests.model.simulation.network import Faults
@@ -30,6 +30,8 @@ DENIED = (
     "hincrby",
     "xadd",
 )
+_BACKLOG = 200
+MAX_POSTPONES = 2
 DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
 
 
@@ -108,6 +110,10 @@ class Plan:
     """What the server refuses for a while: a command by an ACL, or more memory."""
     restart: str
     """"", "reload", "scripts", "snapshot" or "crash"."""
+    anew: float
+    """How often, a receive, a simple consumer is made anew."""
+    backlog: int = 0
+    """How many messages for each partition are published at once."""
 
 
 def draw(chance: Chance) -> Plan:
@@ -136,7 +142,7 @@ def draw(chance: Chance) -> Plan:
         cut_script=rate("cut script", 0.12, 0.05),
         latest_s=chance.one("plan/latest", (0.5, 3.0, 8.0)),
     )
-    return Plan(
+    plan = Plan(
         partitions=partitions,
         groups=groups,
         workers=chance.one("plan/workers", (1, 1, 2, 2, 3, 4, 6)),
@@ -163,7 +169,35 @@ def draw(chance: Chance) -> Plan:
         clock=_clock(chance) if some("clock", 0.3) else None,
         denies=chance.one("plan/denied", DENIED) if some("denied", 0.1) else "",
         restart="" if growth else _restart(chance.share("plan/restart")),
+        anew=chance.one("plan/made anew", (0.0, 0.1, 0.1, 0.1, 0.1, 1.0)),
     )  # fmt: skip
+    return _behind(chance, plan) if some("backlog", 0.02) and not growth else plan
+
+
+def _behind(chance: Chance, plan: Plan) -> Plan:
+    """One group of simple consumers, some of whose messages wait behind many."""
+    group = replace(
+        plan.groups[0],
+        kind="simple",
+        ordered=False,
+        tags="*",
+        max_inflight=None,
+        rate_limit=None,
+        batch=0,
+        max_retries=chance.one("plan/backlog retries", (1, 1, 2, 16)),
+        visibility_s=2.0,
+    )
+    partitions = chance.one("plan/backlog partitions", (2, 4))
+    return replace(
+        plan,
+        partitions=partitions,
+        groups=(group,),
+        workers=chance.one("plan/backlog workers", (1, 2, 3)),
+        backlog=_BACKLOG // partitions,
+        chaos_s=10.0,
+        fails=0.9,
+        anew=chance.one("plan/backlog anew", (0.0, 0.1, 0.1, 1.0 if partitions == 2 else 0.2)),
+    )
 
 
 def _clock(chance: Chance) -> Clock:
@@ -207,6 +241,16 @@ def _group(chance: Chance, number: int, partitions: int, in_order: float) -> Gro
         batch=chance.whole(f"plan/group {number} most in a batch", 1, 5)
         if pick("batches") < 0.3 and kind == "push" else 0,
     )  # fmt: skip
+
+
+def turns(plan: Plan) -> int:
+    """After how many leases whoever is first in a lane had its turn; see Fairness.
+
+    Consumers that are kept take all lanes of all partitions in turn, but for what is lost on the
+    way; those that are made anew each time draw lots.
+    """
+    partitions = plan.partitions + plan.growth
+    return 8 * partitions + 24 if plan.anew == 1 else 3 * partitions + 8
 
 
 def plan_of(seed: int) -> Plan:

@@ -21,7 +21,7 @@ from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.worker import Worker
-from tests.model.simulation.plans import GroupPlan
+from tests.model.simulation.plans import MAX_POSTPONES, GroupPlan
 
 TOPIC = "t"
 PRODUCERS = "producers"
@@ -156,7 +156,7 @@ def options_of(group: GroupPlan) -> dict[str, Any]:
         "concurrency": group.concurrency,
         "visibility": group.visibility_s,
         "consume_timeout": 12,
-        "max_postpones": 2,
+        "max_postpones": MAX_POSTPONES,
         "ordered": group.ordered,
         "tags": group.tags,
     }

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.model.model import DEAD, INFLIGHT, WAITING, Lease
 from tests.model.simulation.calls import Reading, require
+from tests.model.simulation.deliveries import Fairness, begins, is_released
 from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
 
 _MOST = 500
@@ -13,7 +14,17 @@ _LEAST_ARGUMENTS = 3
 
 
 class Leases(Reading):
-    """Checks the answers to those who take messages."""
+    """Checks the answers to those who take messages.
+
+    Attributes:
+        turns: See Fairness.
+        fairness: By group.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+        self.fairness: dict[str, Fairness] = {}
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -36,8 +47,12 @@ class Leases(Reading):
             one = ledger.leased(id_, self.now + visibility_ms)
             self._compare_entry(id_, one, entry)
             require(one.attempt <= max(ledger.most_attempts, 1), f"{id_}: attempt {one.attempt}")
+            begins(ledger, id_, one.attempt)
         least = min(want, room, len(ready)) if status != "RATED" else 0
         require(len(ids) >= least, f"lease gave {len(ids)} of {least}")
+        if ids and ledger.kind == "simple":
+            places = [each for each in self.places.values() if each.topic == place.topic]
+            self.fairness.setdefault(name, Fairness(self.turns)).served(name, places)
 
     def _compare_entry(self, id_: str, one: Lease, entry: str) -> None:
         numbers = [1, 1] if entry == "-" else [int(word) for word in entry.split(":")[:2]]
@@ -82,7 +97,6 @@ class Leases(Reading):
         ledger = place.ledger(args[0])
         for id_, _ in self._settled(ledger, args, 3, 2, reply, strict=args[2] == 1):
             place.finish(args[0], id_, self.now)
-            ledger.history.append(id_)
 
     def _do_fail(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
@@ -112,6 +126,7 @@ class Leases(Reading):
             if limit:
                 continue
             one.postpones += bounded
+            is_released(ledger, id_, bounded=bounded)
             if delay == "":
                 back.append(id_)
             else:
@@ -174,6 +189,7 @@ class Leases(Reading):
             if not dead:
                 continue
             ledger.redriven.add(id_)
+            del ledger.counted[id_], ledger.released[id_]
             if args[at + 1] == "":
                 now.append(id_)
                 continue

@@ -7,24 +7,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rqretry.checks.auditor import ERROR, Defect
 from rqretry.core.errors import ConfigError
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.core.redis_url import RedisUrl
 from rqretry.core.route import Route
-from rqretry.protocol.command import Command
 from rqretry.testing.clock import START_MS
 from tests.model.model import INFLIGHT, Lease
-from tests.model.simulation.calls import NAMESPACE, Broken, Call, idle, require, spelled_out
+from tests.model.simulation.calls import Broken, Call, idle, require, spelled_out
 from tests.model.simulation.chance import Chance
 from tests.model.simulation.journal import Journal
 from tests.model.simulation.looking import Looker
 from tests.model.simulation.loop import Process, VirtualLoop, virtual
 from tests.model.simulation.network import NO_FAULTS, Network
 from tests.model.simulation.observing import Observer
-from tests.model.simulation.plans import LEVELS, draw
+from tests.model.simulation.plans import LEVELS, draw, turns
 from tests.model.simulation.server import Arguments, Server
-from tests.support.soundness import findings_of
 
 HEAL_S = 600.0
 PUBLISHES = frozenset({"publish", "publish_with_options"})
@@ -32,6 +29,7 @@ _NOTING = PUBLISHES | {"lease", "succeed", "fail", "release"}
 _RESPAWN_S = (0.0, 0.05, 0.5, 3.0)
 
 Start = Callable[["World", Process], Coroutine[Any, Any, None]]
+Step = Callable[["World"], None]
 
 
 @dataclass
@@ -76,7 +74,7 @@ class World:
         self.network.traced = traced
         self.network.looks, self.network.executed = self._looks, self._executed
         self.network.kill = self.kill
-        self.journal = Journal()
+        self.journal = Journal(turns(self.plan))
         self.healed = False
         self.url = RedisUrl.parse(server.embedded.url)
         self.accepted: set[str] = set()
@@ -92,7 +90,7 @@ class World:
         self._starts: dict[str, Start] = {}
         self._watched: tuple[str, ...] = ()
         self._looked_at = -1
-        self._observers: dict[tuple[str, int], Observer] = {}
+        self.observers: dict[tuple[str, int], Observer] = {}
         self._receipts: set[tuple[Any, ...]] = set()
         self._halved: set[Any] = set()
         """What publishes named that were cut: repeated, they store it again."""
@@ -261,7 +259,7 @@ class World:
 
     # -- the run -------------------------------------------------------------------------------
 
-    def run(self, prepare: Start, populate: Callable[["World"], None]) -> Outcome:
+    def run(self, prepare: Start, populate: Step, audit: Step) -> Outcome:
         """Everything, from an empty server to the last audit."""
         failure = ""
         with virtual(self.loop, self.chance):
@@ -269,7 +267,7 @@ class World:
                 self.server.reset()
                 self._set_clock()
                 self._looker = Looker(self.server, len(LEVELS.split()))
-                self._phases(prepare, populate)
+                self._phases(prepare, populate, audit)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed found
                 failure = f"{type(error).__name__}: {error}"
             finally:
@@ -286,7 +284,7 @@ class World:
             self.network.events,
         )
 
-    def _phases(self, prepare: Start, populate: Callable[["World"], None]) -> None:
+    def _phases(self, prepare: Start, populate: Step, audit: Step) -> None:
         setup = self.loop.spawn(Process("setup"), prepare(self, Process("setup")))
         require(self.loop.run(setup.done, 60.0), "the topic could not be made")
         self.network.faults = self.plan.faults
@@ -304,7 +302,7 @@ class World:
         if not drained:
             left = {str(where): self._unfinished(where) for where in self.journal.places}
             raise Broken(f"not drained after {HEAL_S:g} s: {left}, {self.unpublished} publishers")
-        self._audit()
+        audit(self)
 
     async def _deny(self) -> None:
         """An operator takes a right away from everybody, and gives it back."""
@@ -338,21 +336,21 @@ class World:
         self.server.restore(older)
         self.journal.blurred = True
         self.restored = True
-        self._observers.clear()
+        self.observers.clear()
         for where, place in self.journal.places.items():
             place.route = Route()
             place.install(routes.get(where, Route()))
             self._observer(where)
 
     def _is_observed(self, where: tuple[str, int]) -> bool:
-        return self.restored or where in self._observers
+        return self.restored or where in self.observers
 
     def _observer(self, where: tuple[str, int]) -> Observer:
-        if where not in self._observers:
+        if where not in self.observers:
             place = self.journal.place(*where)
-            self._observers[where] = Observer(self._looker, where[1], place, looks=self.restored)
+            self.observers[where] = Observer(self._looker, where[1], place, looks=self.restored)
             place.observed = True
-        return self._observers[where]
+        return self.observers[where]
 
     def _drained(self) -> bool:
         if self.unpublished or self._looked_at == self.network.requests:
@@ -362,40 +360,8 @@ class World:
 
     def _unfinished(self, where: tuple[str, int]) -> set[str]:
         """What somebody has to see to; what a cut publish has begun is nobody's."""
-        if where in self._observers:
+        if where in self.observers:
             # Of what was committed after the snapshot, halves may be left that nobody knows.
-            lost = self._observers[where].halves() if self.restored else frozenset()
-            return (self._observers[where].unfinished() - lost) & self.accepted
+            lost = self.observers[where].halves() if self.restored else frozenset()
+            return (self.observers[where].unfinished() - lost) & self.accepted
         return self.journal.places[where].unfinished()
-
-    def _audit(self) -> None:
-        if not self._observers:
-            stored = set().union(*(place.ever for place in self.journal.places.values()))
-            lost = self.accepted - stored
-            require(not lost, f"accepted, and never stored: {sorted(lost)}")
-            wrong = self.refused & stored
-            require(not wrong, f"refused for certain, and stored: {sorted(wrong)}")
-        seen = set().union(*(observer.ever for observer in self._observers.values()))
-        if self.restored and all(group.tags == "*" for group in self.plan.groups):
-            lost = self.accepted_since - seen
-            require(not lost, f"accepted, and never stored: {sorted(lost)}")
-        operation = findings_of(NAMESPACE)
-        step: Any = None
-        while True:
-            try:
-                asked = operation.send(step)
-            except StopIteration as end:
-                found = [finding for finding in end.value if self._matters(finding)]
-                require(not found, f"the auditor found {found}")
-                return
-            step = None
-            if isinstance(asked, Command):
-                (reply,) = self.server.call(asked.arguments)
-                step = asked.decode(reply)
-
-    def _matters(self, finding: Defect) -> bool:
-        """After a cut there are leftovers, and what was begun and never finished."""
-        ours = finding.severity == ERROR and finding.id in self.accepted
-        # It is done, and an id was left over; or its transaction came after the snapshot.
-        ours = ours and finding.kind not in ("missing body", *["orphan half"] * self.restored)
-        return ours or not self._observers
