@@ -8,6 +8,7 @@ from rqretry.protocol.keys import partition_keys
 from tests.model.model import DEAD
 from tests.model.simulation.calls import NAMESPACE, require
 from tests.model.simulation.deliveries import check_deaths
+from tests.model.simulation.processes import SCHEDULE
 from tests.model.simulation.world import World
 from tests.support.soundness import findings_of
 
@@ -16,6 +17,8 @@ def audit(world: World) -> None:
     """Look at everything. Raises Broken."""
     _check_stored(world)
     _check_deaths(world)
+    if world.knows_slots:
+        world.slots.check(world.journal.place(SCHEDULE, 0))
     operation = findings_of(NAMESPACE)
     step: Any = None
     while True:

@@ -35,7 +35,7 @@ async def work(world: World, process: Process) -> None:
         return _check(world, asked)
 
     groups = [group for group in world.plan.groups if group.kind == "push"]
-    app = app_of(str(world.url), NAMESPACE, groups, handle, check)
+    app = app_of(str(world.url), NAMESPACE, groups, handle, check, world.plan.every_s)
     store = store_of(world.network, process, world.url, world.plan.repeats_s)
     worker = SimulatedWorker(app, store)
     stopping = asyncio.get_running_loop().create_task(_stop(world, process, worker))

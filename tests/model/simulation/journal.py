@@ -13,14 +13,16 @@ from tests.model.simulation.calls import Call
 from tests.model.simulation.ledger import Place
 from tests.model.simulation.reading_leases import Leases
 from tests.model.simulation.reading_publishes import Publishes
+from tests.model.simulation.slots import Slots
 
 
 class Journal(Publishes, Leases):
     """All of it."""
 
-    def __init__(self, turns: int) -> None:
+    def __init__(self, turns: int, slots: Slots) -> None:
         super().__init__()
         self.turns = turns
+        self.slots = slots
         self._readers: dict[str, Callable[[Place, Sequence[Any], Sequence[Any], Any], None]] = {
             name.removeprefix("_do_"): getattr(self, name)
             for name in dir(self)
@@ -36,6 +38,8 @@ class Journal(Publishes, Leases):
         self.now, self.wall = now_ms, wall_ms
         if call.verb == "decide":
             self.decide(call.args, reply)
+        elif call.verb == "compare_and_set":
+            self.slots.defined(call.keys, call.args, reply)
         reader = self._readers.get(call.verb)
         if call.where is None or reader is None:
             return False

@@ -5,11 +5,12 @@ and by the name of a method.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rqretry.core.errors import RqretryError
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.replies import Call
 from tests.meta.mutation.case import (
@@ -28,6 +29,7 @@ from tests.meta.mutation.case import (
 from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
 from tests.meta.mutation.cases.groups import IN_STEP
 from tests.meta.mutation.cases.growth import as_addressed
+from tests.meta.mutation.cases.periodic import lane_of_its_own
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
@@ -81,6 +83,21 @@ def _certain(_: Any) -> Any:
     return put_off
 
 
+def periodic(plan: Plan) -> bool:
+    """There is a schedule."""
+    return plan.every_s > 0
+
+
+def swallowed(original: Any) -> Any:
+    """A slot that could not be published counts as published."""
+
+    def publish(*args: Any) -> Any:
+        with suppress(RqretryError):
+            yield from original(*args)
+
+    return publish
+
+
 MUTANTS = (
     bug("any receipt settles", any_receipt()),
     bug("an acknowledgement may come late",
@@ -120,6 +137,10 @@ MUTANTS = (
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
+    bug("a slot has no number of its own", Symbol("Publishing.call", lane_of_its_own),
+        where=periodic),
+    bug("a slot is noted before it is published",
+        Symbol("PeriodicMessages._publish_slot", swallowed), where=periodic),
     bug("what is given back was not delivered",
         writes_state("lease, attempt - 1, expiries, postpones", CHANGE), where=behind),
     bug("a message may be released for ever",

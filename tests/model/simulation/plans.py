@@ -112,6 +112,8 @@ class Plan:
     """"", "reload", "scripts", "snapshot" or "crash"."""
     anew: float
     """How often, a receive, a simple consumer is made anew."""
+    every_s: int
+    """A schedule has a slot so often; 0: there is none."""
     backlog: int = 0
     """How many messages for each partition are published at once."""
 
@@ -142,6 +144,7 @@ def draw(chance: Chance) -> Plan:
         cut_script=rate("cut script", 0.12, 0.05),
         latest_s=chance.one("plan/latest", (0.5, 3.0, 8.0)),
     )
+    clock = _clock(chance) if some("clock", 0.3) else None
     plan = Plan(
         partitions=partitions,
         groups=groups,
@@ -166,10 +169,11 @@ def draw(chance: Chance) -> Plan:
         lasts=0.1 if growth else 1.0,
         fails=rate("fails", 0.7, 0.05 if growth else 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
-        clock=_clock(chance) if some("clock", 0.3) else None,
+        clock=clock,
         denies=chance.one("plan/denied", DENIED) if some("denied", 0.1) else "",
         restart="" if growth else _restart(chance.share("plan/restart")),
         anew=chance.one("plan/made anew", (0.0, 0.1, 0.1, 0.1, 0.1, 1.0)),
+        every_s=_interval(chance, clock) if some("schedule", 0.08) else 0,
     )  # fmt: skip
     return _behind(chance, plan) if some("backlog", 0.02) and not growth else plan
 
@@ -207,6 +211,11 @@ def _clock(chance: Chance) -> Clock:
         lasts_s=chance.one("plan/clock lasts", (0.0, 0.5, 0.5, 5.0, math.inf, math.inf)),
         jitter_ms=chance.one("plan/clock jitter", (0, 0, 500)),
     )
+
+
+def _interval(chance: Chance, clock: Clock | None) -> int:
+    """Of a schedule; no jump skips more slots of it than are made up."""
+    return 60 if clock and clock.jumps else chance.one("plan/every", (1, 2, 3))
 
 
 def _restart(share: float) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rqretry.app import App
@@ -13,18 +14,21 @@ from rqretry.core.message import Message
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
+from rqretry.protocol.maintain import register
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
+from rqretry.worker.registration import ROSTER_EVERY_S
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.worker import Worker
 from tests.model.simulation.plans import MAX_POSTPONES, GroupPlan
 
 TOPIC = "t"
 PRODUCERS = "producers"
+SCHEDULE = "tick"
 
 Handle = Callable[[str, list[Message[Any]]], Any]
 """What becomes of each of some messages that a group's handler was called with, in their order."""
@@ -50,6 +54,7 @@ class SimulatedWorker(Worker):
         super().__init__(
             app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks, store=store
         )
+        self.schedules = app.schedules
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
         consumer = await super()._join(spec)
@@ -95,12 +100,25 @@ class SimulatedWorker(Worker):
                 renew_leases(self._store, self._leased_places, self._lose), name="heartbeat"
             ),
         ]
+        if self.schedules:
+            others += [
+                loop.create_task(self._periodic().run(), name="schedules"),
+                loop.create_task(self._note_time(), name="registration"),
+            ]
         self.started.set()
         try:
             await self._until_stopped([fetching, *others])
             await self._wind_down(fetching)
         finally:
             await self._end([fetching, *others])
+
+    async def _note_time(self) -> None:
+        """Say that it lives, as far as the time of the namespace needs it."""
+        alive = register(self._catalog.keys, worker=self.name, about="{}", ttl_ms=15_000)
+        while True:
+            with suppress(RqretryError):
+                await self._store.run(alive)
+            await asyncio.sleep(ROSTER_EVERY_S)
 
 
 async def renew_leases(
@@ -133,9 +151,25 @@ async def renew_leases(
                         lose(delivery)
 
 
-def app_of(url: str, namespace: str, groups: list[GroupPlan], handle: Handle, check: Check) -> App:
-    """The app of a worker process."""
+def app_of(
+    url: str,
+    namespace: str,
+    groups: list[GroupPlan],
+    handle: Handle,
+    check: Check,
+    every_s: int,
+) -> App:
+    """The app of a worker process; with a schedule, if `every_s` is not 0."""
     app = App(url, namespace=namespace)
+    if every_s:
+        app.cron(
+            every=every_s,
+            name=SCHEDULE,
+            body={"n": SCHEDULE},
+            catch_up="all",
+            policy=RetryPolicy.fixed("500ms"),
+            visibility=2,
+        )(_handler(SCHEDULE, handle))
     for group in groups:
         handler = (_batch_handler if group.batch else _handler)(group.name, handle)
         app.register(TOPIC, group.name, options_of(group))(handler)

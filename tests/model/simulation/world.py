@@ -21,7 +21,9 @@ from tests.model.simulation.loop import Process, VirtualLoop, virtual
 from tests.model.simulation.network import NO_FAULTS, Network
 from tests.model.simulation.observing import Observer
 from tests.model.simulation.plans import LEVELS, draw, turns
+from tests.model.simulation.processes import SCHEDULE
 from tests.model.simulation.server import Arguments, Server
+from tests.model.simulation.slots import Slots
 
 HEAL_S = 600.0
 PUBLISHES = frozenset({"publish", "publish_with_options"})
@@ -74,7 +76,8 @@ class World:
         self.network.traced = traced
         self.network.looks, self.network.executed = self._looks, self._executed
         self.network.kill = self.kill
-        self.journal = Journal(turns(self.plan))
+        self.slots = Slots(self.plan.every_s)
+        self.journal = Journal(turns(self.plan), self.slots)
         self.healed = False
         self.url = RedisUrl.parse(server.embedded.url)
         self.accepted: set[str] = set()
@@ -356,7 +359,21 @@ class World:
         if self.unpublished or self._looked_at == self.network.requests:
             return False
         self._looked_at = self.network.requests
-        return not any(map(self._unfinished, self.journal.places))
+        return not any(map(self._unfinished, self.journal.places)) and not self._late_slots()
+
+    def _late_slots(self) -> bool:
+        """Whether a slot is missing that was due before all was healed."""
+        if self.plan.clock or not self.knows_slots:
+            return False
+        place = self.journal.place(SCHEDULE, 0)
+        due = self.slots.upto(START_MS // 1000 + int(self.plan.chaos_s))
+        return self.slots.begins is None or not due <= {*self.slots.published(place)}
+
+    @property
+    def knows_slots(self) -> bool:
+        """Whether there is a schedule, and all about it is known."""
+        unknown = self.journal.blurred or self._is_observed((SCHEDULE, 0))
+        return self.plan.every_s > 0 and not unknown
 
     def _unfinished(self, where: tuple[str, int]) -> set[str]:
         """What somebody has to see to; what a cut publish has begun is nobody's."""
