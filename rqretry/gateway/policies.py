@@ -11,7 +11,8 @@ from rqretry.core.route import EVERY_TAG
 from rqretry.gateway.codes import Code, Refused, checked
 from rqretry.gateway.protocol import v2
 
-LONG_POLLING_S = 30.0
+LONG_POLLING_S = 20.0
+"""As RocketMQ's proxy: a consumer that stops waits for its poll, and a pod has 30 s to stop."""
 _MOST_ATTEMPTS = 2**31 - 1
 
 

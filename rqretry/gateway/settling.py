@@ -93,12 +93,14 @@ class Settling:
         record = await self._groups.record(handle.group)
         reason = f"client {caller.client.id} reported a failure"
         delay_ms: int | None = round(seconds * 1000)
-        if held is not None and self._is_by_policy(seconds, held, record):
+        if self._is_by_policy(seconds, held, record):
             delay_ms = None
         await self._fail(operations, handle, reason, held, delay_ms=delay_ms)
 
-    def _is_by_policy(self, seconds: float, held: Held, record: GroupRecord) -> bool:
-        """Whether a delay is what the group's policy says; clients know it in whole seconds."""
+    def _is_by_policy(self, seconds: float, held: Held | None, record: GroupRecord) -> bool:
+        """Whether a delay is what the group's policy says; see decision 0087."""
+        if seconds == 0 or held is None:
+            return seconds == 0
         delays = delays_of(record, self._groups.levels)
         own_s = delays[min(held.message.attempt, len(delays)) - 1] / 1000
         return seconds in (own_s, int(own_s))

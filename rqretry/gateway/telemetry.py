@@ -15,6 +15,8 @@ from rqretry.gateway.protocol import set_seconds, v2
 from rqretry.gateway.requests import Caller, Names
 
 _SEND_ATTEMPTS, _SEND_BACK_OFF = 3, (0.01, 1.0, 2.0)
+_NODE_AGAIN_S = (1.0, 5.0)
+"""When a Node.js client gets its settings again: see decision 0094."""
 _KINDS = {
     v2.ClientType.PRODUCER: "producer",
     v2.ClientType.PUSH_CONSUMER: PUSH,
@@ -63,10 +65,15 @@ class Telemetry:
     async def _read(
         self, requests: AsyncIterator[Any], caller: Caller, queue: "asyncio.Queue[Any]"
     ) -> None:
+        loop = asyncio.get_running_loop()
         try:
             async for command in requests:
                 if command.HasField("settings"):
-                    queue.put_nowait(await self._settings(command.settings, caller))
+                    answer = await self._settings(command.settings, caller)
+                    queue.put_nowait(answer)
+                    if command.settings.user_agent.language == v2.Language.NODE_JS:
+                        for wait_s in _NODE_AGAIN_S:
+                            loop.call_later(wait_s, queue.put_nowait, answer)
         finally:
             queue.put_nowait(None)
 

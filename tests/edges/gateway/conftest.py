@@ -43,11 +43,13 @@ def start_gateway(redis_server: EmbeddedRedis) -> Iterator[Callable[..., str]]:
     """Starts gateways; answers where they listen."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(*options: str, url: str = "") -> str:
+    def start(*options: str, url: str = "", namespace: str = "") -> str:
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = f"127.0.0.1:{free.getsockname()[1]}"
         command = [sys.executable, "-m", "rqretry", "gateway", "--listen", address]
         environment = {**os.environ, "PYTHONPATH": python_path()}
+        if namespace:
+            environment["RQRETRY_NAMESPACE"] = namespace
         process = subprocess.Popen(
             [*command, "--url", url or redis_server.url, *options],
             env=environment,

@@ -48,13 +48,13 @@ class Raw:
         found = [part.message for part in parts if part.HasField("message")]
         return str(v2.Code.Name(codes[0])), found
 
-    async def telemetry(self, command: Any) -> Any:
-        """The answer to one telemetry command."""
+    async def telemetry(self, command: Any, answers: int = 1) -> Any:
+        """The last of so many answers to one telemetry command."""
         call = self._method("stream_stream", "Telemetry")(
             metadata=self._metadata, timeout=_PATIENCE_S
         )
         await call.write(command)
-        answer = await call.read()
+        answer = [await call.read() for _ in range(answers)][-1]
         await call.done_writing()
         call.cancel()
         await asyncio.sleep(0)

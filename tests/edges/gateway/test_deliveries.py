@@ -88,6 +88,31 @@ async def test_a_change_in_a_push_group_is_a_failed_attempt(strict: str, client:
     assert events[1].worker == METADATA[0][1]
 
 
+async def test_a_client_that_knows_no_tables_waits_by_the_groups_policy(
+    strict: str, client: Client
+) -> None:
+    grouped(client, "tableless", "tables", policy=RetryPolicy.ladder("1h"))
+    async with Raw(strict) as raw:
+        await raw.call("SendMessage", send(message("tables", "01" + 32 * "7")))
+        _, (found,) = await raw.receive(receive("tableless", "tables", auto_renew=True))
+        change = named("ChangeInvisibleDurationRequest", **lease_of(found, "tableless"))
+        assert await raw.code("ChangeInvisibleDuration", change) == "OK"
+    failed = client.admin.timeline("01" + 32 * "7")[-1]
+    assert (failed.event, failed.attempt) == ("fail", 1)
+    assert failed.due_ms is not None
+    assert failed.due_ms - failed.at_ms == 3_600_000
+
+
+async def test_a_nodejs_client_gets_its_settings_again(strict: str) -> None:
+    command = v2.TelemetryCommand()
+    command.settings.client_type = v2.ClientType.PRODUCER
+    command.settings.publishing.topics.add(name="repeated")
+    command.settings.user_agent.language = v2.Language.NODE_JS
+    async with Raw(strict) as raw:
+        again = await raw.telemetry(command, answers=2)
+    assert [topic.name for topic in again.settings.publishing.topics] == ["repeated"]
+
+
 async def test_what_an_ordered_client_forwards_is_a_failed_attempt(
     strict: str, client: Client
 ) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.case import Constant, Symbol
 from tests.meta.mutation.cases.common import always, case
 
 DELIVERIES = "tests/edges/gateway/test_deliveries.py::"
@@ -11,6 +11,8 @@ TWICE = f"{DELIVERIES}test_what_is_sent_twice_is_stored_once_and_keeps_its_id"
 CHANGED = f"{DELIVERIES}test_a_change_in_a_push_group_is_a_failed_attempt"
 FORWARDED = f"{DELIVERIES}test_what_an_ordered_client_forwards_is_a_failed_attempt"
 GOODBYE = f"{DELIVERIES}test_what_a_client_had_when_it_said_goodbye_comes_again_uncounted"
+TABLELESS = f"{DELIVERIES}test_a_client_that_knows_no_tables_waits_by_the_groups_policy"
+NODE = f"{DELIVERIES}test_a_nodejs_client_gets_its_settings_again"
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
@@ -38,4 +40,6 @@ CASES = (
          Symbol("gateway:attempts_of", always(17)), FORWARDED),
     case("R88", "what a client had waits for its deadline",
          Symbol("gateway:give_back", nothing_given_back), GOODBYE),
+    case("R96", "a wait of 0 is none", Symbol("Settling._is_by_policy", always(False)), TABLELESS),
+    case("R96", "a Node.js client gets its settings once", Constant("_NODE_AGAIN_S", "()"), NODE),
 )  # fmt: skip
