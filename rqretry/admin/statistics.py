@@ -1,7 +1,7 @@
 """Statistics: one read-only call per group and partition, added up; what is due is moved first."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from rqretry.core.message_id import born_ms
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due
-from rqretry.protocol.command import Each, Operation, batches
+from rqretry.protocol.command import Each, Operation, batches, side_by_side
 from rqretry.protocol.inspect import (
     Blocking,
     blockers,
@@ -33,6 +33,23 @@ _NO_GROUP = RouteGroup("-", 0, "")
 MoveDue = Callable[[Sequence[Due], Sequence[PartitionKeys]], Operation[bool]]
 
 
+class Live:
+    """What the live workers registered, counted once for all groups."""
+
+    def __init__(self, abouts: Sequence[str]) -> None:
+        known = [groups_of(about) for about in abouts]
+        self.workers = Counter(chain.from_iterable(set(about.groups) for about in known))
+        self.refused = [reason for about in known for reason in about.refused]
+        self._tags: dict[tuple[str, str], list[str]] = {}
+        for group, topic, tags in chain.from_iterable(about.tags for about in known):
+            self._tags.setdefault((topic, group), []).append(tags)
+
+    def other_tags(self, topic: str, group: RouteGroup) -> tuple[str, ...]:
+        """What they named at their start for this group, and it does not take."""
+        named = self._tags.get((topic, group.name), ())
+        return tuple(sorted(tags for tags in named if tags != group.tags))
+
+
 def gather_stats(
     catalog: Catalog,
     topics: Sequence[TopicRecord],
@@ -41,52 +58,61 @@ def gather_stats(
     move: MoveDue,
 ) -> Operation[Stats]:
     """Read every partition of these topics, and add up; move what nobody who lives will move."""
-    levels = yield from catalog.open()
-    rows = []
-    served = frozenset(chain.from_iterable(groups_of(about).groups for about in workers))
-    refused = [reason for about in workers for reason in groups_of(about).refused]
-    for topic in topics:
-        groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
-        parts: dict[str, list[Part]] = {}
-        for asked in groups:
-            keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
-            found = parts[asked.name] = []
-            for batch in batches(keys):
-                answers = yield from _read(batch, None if asked.name in served else move)
-                refused += _sort_out(batch, answers, found)
-        any_group = parts[groups[0].name]
-        held, takes = yield from _kept(catalog, topic)
-        blocked = yield from _blocked(catalog, topic, groups)
-        rows.append(
-            TopicStats(
-                topic=topic.name,
-                partitions=topic.partitions,
-                stored=sum(part.bodies for part in any_group),
-                scheduled=sum(part.scheduled for part in any_group),
-                backlog=sum(part.backlog for part in any_group),
-                groups=tuple(
-                    replace(
-                        _add_up(g, parts[g.name], levels.ms, workers),
-                        other_tags=_other_tags(topic.name, g, workers),
-                        **blocked.get(g.name, {}),
-                    )
-                    for g in groups
-                    if g is not _NO_GROUP
-                ),
-                max_messages=topic.max_messages or None,
-                bytes=(yield from _bytes(catalog, topic)),
-                history_bytes=sum(part.history_bytes for part in any_group),
-                keep_s=topic.keep_ms / 1000 or None,
-                kept=held,
-                kept_bytes=takes,
-            )
-        )
+    yield from catalog.open()
+    live = Live(workers)
+    rows = yield from side_by_side([_topic(catalog, topic, group, live, move) for topic in topics])
     server = yield from _server()
     own = catalog.keys
     unfinished, parked = yield [size(own.open_transactions), size(own.parked_transactions)]
     memory = server.get("used_memory"), server.get("maxmemory")
+    refused = chain(live.refused, *(reasons for _, reasons in rows))
     unique = tuple(dict.fromkeys(refused))
-    return Stats(catalog.namespace, tuple(rows), *memory, unfinished, parked, unique)
+    found = tuple(row for row, _ in rows)
+    return Stats(catalog.namespace, found, *memory, unfinished, parked, unique)
+
+
+def _topic(
+    catalog: Catalog, topic: TopicRecord, group: str | None, live: Live, move: MoveDue
+) -> Operation[tuple[TopicStats, list[str]]]:
+    """One topic, and why some of its places cannot be read."""
+    groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
+    parts: dict[str, list[Part]] = {g.name: [] for g in groups}
+    refused: list[str] = []
+    for served in (True, False):
+        names = [g.name for g in groups if (g.name in live.workers) == served]
+        keys = [
+            catalog.group_keys(topic.name, n, g) for g in names for n in range(topic.partitions)
+        ]
+        for batch in batches(keys):
+            answers = yield from _read(batch, None if served else move)
+            refused += _sort_out(batch, answers, parts)
+    any_group = parts[groups[0].name]
+    held, takes = yield from _kept(catalog, topic)
+    blocked = yield from _blocked(catalog, topic, groups)
+    levels = (yield from catalog.open()).ms
+    row = TopicStats(
+        topic=topic.name,
+        partitions=topic.partitions,
+        stored=sum(part.bodies for part in any_group),
+        scheduled=sum(part.scheduled for part in any_group),
+        backlog=sum(part.backlog for part in any_group),
+        groups=tuple(
+            replace(
+                _add_up(g, parts[g.name], levels, live.workers[g.name]),
+                other_tags=live.other_tags(topic.name, g),
+                **blocked.get(g.name, {}),
+            )
+            for g in groups
+            if g is not _NO_GROUP
+        ),
+        max_messages=topic.max_messages or None,
+        bytes=(yield from _bytes(catalog, topic)),
+        history_bytes=sum(part.history_bytes for part in any_group),
+        keep_s=topic.keep_ms / 1000 or None,
+        kept=held,
+        kept_bytes=takes,
+    )
+    return row, refused
 
 
 def _blocked(
@@ -134,7 +160,9 @@ def _read(keys: Sequence[GroupKeys], move: MoveDue | None) -> Operation[list[Par
 
 
 def _sort_out(
-    keys: Sequence[GroupKeys], answers: Sequence[Part | RqretryError], found: list[Part]
+    keys: Sequence[GroupKeys],
+    answers: Sequence[Part | RqretryError],
+    found: Mapping[str, list[Part]],
 ) -> Iterator[str]:
     """Add the answers to those found; why some places cannot be read."""
     for key, answer in zip(keys, answers, strict=True):
@@ -143,7 +171,7 @@ def _sort_out(
         if isinstance(answer, RqretryError):
             yield f"{key} cannot be read: {answer}"
         else:
-            found.append(answer)
+            found[key.group].append(answer)
 
 
 def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
@@ -173,7 +201,7 @@ def _server() -> Operation[dict[str, int]]:
 
 
 def _add_up(
-    group: RouteGroup, parts: Sequence[Part], levels_ms: Sequence[int], workers: Sequence[str]
+    group: RouteGroup, parts: Sequence[Part], levels_ms: Sequence[int], workers: int
 ) -> GroupStats:
     due = sum(level.due for part in parts for level in part.levels)
     overdue = sum(part.overdue for part in parts)
@@ -187,7 +215,7 @@ def _add_up(
         dead=sum(part.dead for part in parts),
         oldest_age_s=_oldest_age(parts),
         paused=any(part.paused for part in parts),
-        workers=sum(group.name in groups_of(about).groups for about in workers),
+        workers=workers,
         max_inflight=_summed([part.max_inflight for part in parts]),
         rate_limit=next((part.rate for part in parts if part.rate), None),
         counters=_counters(group.name, parts),
@@ -195,12 +223,6 @@ def _add_up(
         ordered=group.ordered,
         blocked=sum(part.blocked for part in parts),
     )
-
-
-def _other_tags(topic: str, group: RouteGroup, workers: Sequence[str]) -> tuple[str, ...]:
-    named = [tags for about in workers for g, t, tags in groups_of(about).tags
-             if (g, t) == (group.name, topic) and tags != group.tags]  # fmt: skip
-    return tuple(sorted(named))
 
 
 def _summed(shares: Sequence[int | None]) -> int | None:

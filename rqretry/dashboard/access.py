@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,8 +22,8 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECAS
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self';"
-        " frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
+        " img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -96,10 +96,11 @@ class WrongTokens:
 
 
 class Guard:
-    """An ASGI application around the pages."""
+    """An ASGI application around the pages; `close` ends what would not end by itself."""
 
-    def __init__(self, app: ASGIApp, rights: Rights) -> None:
+    def __init__(self, app: ASGIApp, rights: Rights, close: Callable[[], None]) -> None:
         self._app = app
+        self.close = close
         self._rights = rights
         self._wrong = WrongTokens()
 

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from rqretry.client import AsyncClient
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.render import forbidden, not_found, render
-from rqretry.dashboard.request_args import asked, choice_of, group_of, posted
+from rqretry.dashboard.request_args import MANY, asked, choice_of, group_of, posted
 
 _READ_ONLY = "This dashboard is read-only: start it with --operator."
-_CHOICE = ("fingerprint", "id")
+_CHOICE = ("fingerprint", "chosen", MANY)
 _SETTINGS = ("pause", "resume")
 _MOVES = ("redrive", "purge")
 _PERIODIC = ("trigger", "pause_schedule", "resume_schedule")
@@ -32,20 +32,24 @@ class Actions:
     async def confirm(self, request: Request) -> Response:
         """Say what would happen, and ask."""
         verb, group = request.path_params["verb"], group_of(request)
-        fields = asked(request, *_CHOICE)
         if refused := self._refusal(verb):
             return refused
+        fields = asked(request, *_choice(verb))
         path = f"/act/{verb}/{group}"
-        back = _page_of(verb, group)
+        word = verb.removesuffix("_schedule")
         await (self._admin.schedule if verb in _PERIODIC else self._admin.group)(group)
+        count = await self._do(verb, group, fields, dry_run=True)
+        of = "schedule" if verb in _PERIODIC else "group" if count is None else "dead letters of"
         return render(
             "confirm.html",
             verb=verb,
-            group=group,
-            fields=fields,
-            count=await self._do(verb, group, fields, dry_run=True),
+            question=f"{word.capitalize()} {of} {group}?",
+            word=word,
+            fields=[(name, one) for name in fields for one in fields[name].split(" ")],
+            count=count,
+            what="dead letter",
             path=path,
-            back=back,
+            back=_page_of(verb, group),
             token=self._rights.form_token(path),
             **self._frame,
         )
@@ -55,7 +59,7 @@ class Actions:
         verb, group = request.path_params["verb"], group_of(request)
         if refused := self._refusal(verb):
             return refused
-        fields = await posted(request, "token", "confirm", *_CHOICE)
+        fields = await posted(request, "token", "confirm", *_choice(verb))
         if not self._rights.good_form(f"/act/{verb}/{group}", fields.get("token", "")):
             return forbidden(
                 "The form is not from this dashboard, or the dashboard was restarted since."
@@ -80,6 +84,10 @@ class Actions:
         if not dry_run:
             await method(group)
         return None
+
+
+def _choice(verb: str) -> tuple[str, ...]:
+    return _CHOICE if verb in _MOVES else ()
 
 
 def _page_of(verb: str, group: str) -> str:

@@ -1,11 +1,14 @@
 """The HTTP server of the dashboard: uvicorn, with an end to what a client may take its time for."""
 
 import asyncio
+import socket
+from collections.abc import Callable
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rqretry.dashboard.access import Guard
 
 REQUEST_S = 5.0
 """How long a client may take for a request, head and body."""
@@ -50,7 +53,18 @@ class TimedProtocol(H11Protocol):
         self._timer = None if seconds is None else later(seconds, self.transport.abort)
 
 
-def make_server(site: ASGIApp) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close = close
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams end at once, so that nothing waits for them."""
+        self._close()
+        await super().shutdown(sockets)
+
+
+def make_server(site: Guard) -> uvicorn.Server:
     """A server for the pages; `serve(sockets=[...])` runs it."""
     config = uvicorn.Config(
         site,
@@ -65,4 +79,4 @@ def make_server(site: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=2,
     )
-    return uvicorn.Server(config)
+    return _Server(config, site.close)

@@ -2,24 +2,29 @@
 
 import asyncio
 import re
-from urllib.parse import quote
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.admin.dead_letters import clusters, page_of_dead_letters
 from rqretry.admin.views import Cluster, MessageView
 from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.errors import MessageNotFound
+from rqretry.core.errors import InvalidArgument, MessageNotFound
+from rqretry.core.limits import check_message_id
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
+from rqretry.dashboard.overview import overview
 from rqretry.dashboard.render import render
-from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of
+from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of, text_of
+from rqretry.dashboard.rows import PAGE_ROWS
 from rqretry.dashboard.sampler import Sampler
 
-PAGE_ROWS = 50
 MOST_ROWS = 200
 _AUDIT_ROWS = 10
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -39,19 +44,35 @@ class Pages:
         self._one = asyncio.Lock()  # a far page of dead letters takes long: one at a time
 
     async def overview(self, request: Request) -> Response:
-        """Topics and groups."""
-        asked(request)
+        """Problems, numbers and groups."""
+        return await overview(request, self._sampler, self._frame)
+
+    async def topics(self, request: Request) -> Response:
+        """What each topic stores."""
+        fields = asked(request, "q", "page")
+        chosen, page = text_of(fields, "q"), page_of(fields)
         stats = await self._sampler.latest()
-        rows = [(topic, group) for topic in stats.topics for group in topic.groups]
-        return render(
-            "overview.html",
-            stats=stats,
-            rows=rows[:MOST_ROWS],
-            more=max(0, len(rows) - MOST_ROWS),
-            topics=stats.topics[:MOST_ROWS],
-            rate=self._sampler.rate,
-            **self._frame,
-        )
+        found = [topic for topic in stats.topics if chosen.lower() in topic.topic.lower()]
+        return self._list("topics.html", found, page, {"q": chosen}, "topics")
+
+    async def workers(self, request: Request) -> Response:
+        """Who runs."""
+        page = page_of(asked(request, "page"))
+        return self._list("workers.html", await self._admin.workers(), page, {}, "workers")
+
+    def _list(
+        self, template: str, rows: Sequence[Any], page: int, chosen: dict[str, str], name: str
+    ) -> Response:
+        """One page of rows."""
+        given = {
+            name: rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+            "total": len(rows),
+            "asked": chosen,
+            "page": page,
+            "last": page * PAGE_ROWS >= len(rows),
+            "page_link": lambda number: f"?{urlencode(chosen | {'page': number})}",
+        }
+        return render(template, **given, **self._frame)
 
     async def cron(self, request: Request) -> Response:
         """Periodic messages."""
@@ -65,6 +86,7 @@ class Pages:
         asked(request)
         info = await self._admin.group(name)
         stats = await self._sampler.latest()
+        incidents = [one for one in self._sampler.incidents if one.group == name]
         mine = [(t.topic, g) for t in stats.topics for g in t.groups if g.group == name]
         audit = [
             entry for entry in await self._admin.audit() if entry.arguments.get("group") == name
@@ -75,12 +97,14 @@ class Pages:
             info=info,
             rows=mine[:MOST_ROWS],
             charts=charts,
+            incidents=incidents,
             audit=audit[:_AUDIT_ROWS],
             **self._frame,
         )
 
     def _charts(self, topic: str, group: str) -> list[object]:
-        verbs = {verb: self._sampler.rates(topic, group, verb) for verb in ("succeed", "fail")}
+        rates = self._sampler.rates
+        verbs = {"done": rates(topic, group, "succeed"), "failed": rates(topic, group, "fail")}
         return [
             draw("Attempts per second", verbs),
             draw("Due and not started", {"due": self._sampler.lag(topic, group)}),
@@ -110,6 +134,28 @@ class Pages:
             dead_letters=dead_letters,
             page=page,
             last=first + PAGE_ROWS >= total,
+            page_link=lambda number: f"?{urlencode({'fingerprint': fingerprint, 'page': number})}",
+            **self._frame,
+        )
+
+    async def search(self, request: Request) -> Response:
+        """Messages with an id or a key, groups and topics with such a name."""
+        wanted = text_of(asked(request, "q"), "q")
+        with suppress(InvalidArgument, MessageNotFound):
+            view = await self._find(check_message_id(wanted))
+            return RedirectResponse(f"/message/{quote(view.id, safe='')}", 303)
+        stats, ids = await self._sampler.latest(), list[str]()
+        with suppress(InvalidArgument):
+            async with self._one:
+                ids = await self._admin.find(wanted)
+        groups = dict.fromkeys(g.group for g in stats.groups if wanted.lower() in g.group.lower())
+        topics = [t.topic for t in stats.topics if wanted.lower() in t.topic.lower()]
+        return render(
+            "search.html",
+            wanted=wanted,
+            ids=ids[:MOST_ROWS],
+            groups=[*groups][:PAGE_ROWS],
+            topics=topics[:PAGE_ROWS],
             **self._frame,
         )
 

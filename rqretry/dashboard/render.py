@@ -1,6 +1,7 @@
 """Templates, which escape and cut every text from elsewhere; and errors as pages."""
 
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from rqretry.cli.output import body_text, clean, date
+from rqretry.core.durations import spell
 from rqretry.core.errors import (
     GroupNotFound,
     InvalidArgument,
@@ -29,6 +31,8 @@ Page = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger("rqretry.dashboard")
 
 
+_CAPITAL = re.compile(r"[A-Z]")
+
 _TEMPLATES = Environment(
     loader=PackageLoader("rqretry.dashboard"),
     autoescape=True,
@@ -42,6 +46,9 @@ _TEMPLATES.filters |= {
     "date": lambda at_ms: date(at_ms) or "",
     "part": lambda text: quote(text, safe=""),
     "query": urlencode,
+    "spell": lambda seconds: spell(round(seconds)),
+    "age": lambda seconds: "-" if seconds is None else " ".join(spell(round(seconds)).split()[:4]),
+    "title": lambda name: _CAPITAL.sub(lambda one: f" {one[0].lower()}", name).strip().capitalize(),
     "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
 }
 

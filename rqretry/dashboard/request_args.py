@@ -1,6 +1,7 @@
 """What comes with a request, checked before anything is asked of Redis."""
 
 import re
+from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -9,9 +10,12 @@ from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.core.errors import refuse
 from rqretry.core.limits import check_group, check_message_id
 
-MAX_FORM_BYTES = 4096
+MAX_FORM_BYTES = 8192
 MOST_PAGES = 10_000
-_FIELDS = 8
+MOST_TEXT = 128
+_FIELDS = 64
+MANY = "id"
+"""The one field that may come more than once, where it may come: its values with blanks between."""
 _FINGERPRINT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
 _PAGE = re.compile(r"[1-9][0-9]{0,4}")
 
@@ -56,6 +60,22 @@ def page_of(fields: dict[str, str]) -> int:
     return int(text)
 
 
+def text_of(fields: dict[str, str], name: str) -> str:
+    """A short text. Raises InvalidArgument."""
+    text = fields.get(name, "").strip()
+    if len(text) > MOST_TEXT or not text.isprintable():
+        refuse(name, text, f"must be at most {MOST_TEXT} printable characters")
+    return text
+
+
+def word_of(fields: dict[str, str], name: str, known: Collection[str], default: str) -> str:
+    """One of the known words. Raises InvalidArgument."""
+    word = fields.get(name) or default
+    if word != default and word not in known:
+        refuse(name, word, f"is not one of {', '.join(sorted(known))}")
+    return word
+
+
 def fingerprint_of(fields: dict[str, str]) -> str | None:
     """The fingerprint, if one is given. Raises InvalidArgument."""
     text = fields.get("fingerprint")
@@ -65,10 +85,12 @@ def fingerprint_of(fields: dict[str, str]) -> str | None:
 
 
 def choice_of(fields: dict[str, str]) -> DeadLetterFilter:
-    """Which dead letters: those of a fingerprint, one, or all. Raises InvalidArgument."""
-    fingerprint, id_ = fingerprint_of(fields), fields.get("id")
-    if id_ is not None:
-        return DeadLetterFilter(ids=[check_message_id(id_)], fingerprint=fingerprint)
+    """Which dead letters: those of a fingerprint, some by id, or all. Raises InvalidArgument."""
+    fingerprint, ids = fingerprint_of(fields), fields.get(MANY)
+    if ids is None and "chosen" in fields:
+        refuse(MANY, "", "is missing: choose messages first")
+    if ids is not None:
+        return DeadLetterFilter(ids=ids.split(" "), fingerprint=fingerprint)
     return DeadLetterFilter(fingerprint=fingerprint, all=fingerprint is None)
 
 
@@ -77,7 +99,7 @@ def _once(pairs: list[tuple[str, str]], allowed: tuple[str, ...]) -> dict[str, s
     for name, value in pairs:
         if name not in allowed:
             refuse("field", name, "is not one of this page")
-        if name in fields:
+        if name in fields and name != MANY:
             refuse("field", name, "is given twice")
-        fields[name] = value
+        fields[name] = f"{fields[name]} {value}" if name in fields else value
     return fields

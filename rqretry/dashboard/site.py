@@ -10,14 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rqretry.admin.views import Stats
 from rqretry.client import AsyncClient
 from rqretry.dashboard.access import Guard, Rights
 from rqretry.dashboard.actions import Actions
+from rqretry.dashboard.live import Streams
 from rqretry.dashboard.pages import Pages
 from rqretry.dashboard.render import Page, guarded, not_found
 from rqretry.dashboard.sampler import FRESH_S, Sampler
 
-_STYLE = Path(__file__).with_name("style.css")
+LOOK_S = 1.0
+_FILES = {"style.css": "text/css", "site.js": "text/javascript"}
 
 
 def make_site(
@@ -35,7 +38,12 @@ def make_site(
         trace_url: The address of a trace, with {trace_id} in it.
         fresh_s: How old the numbers of a page may be, in seconds.
     """
-    sampler = Sampler(client.admin.stats, fresh_s=fresh_s)
+
+    async def read() -> tuple[Stats, str | None]:
+        return await client.admin.stats(), await client.store.look(LOOK_S)
+
+    sampler = Sampler(read, fresh_s=fresh_s)
+    streams = Streams(sampler)
     pages, actions = Pages(client, rights, sampler, trace_url), Actions(client, rights)
 
     @asynccontextmanager
@@ -47,7 +55,10 @@ def make_site(
 
     gets: dict[str, Page] = {
         "/": pages.overview,
-        "/style.css": _style,
+        "/live": streams.stream,
+        "/topics": pages.topics,
+        "/workers": pages.workers,
+        "/search": pages.search,
         "/group/{group:path}": pages.group,
         "/dead/{group:path}": pages.dead,
         "/cron": pages.cron,
@@ -55,15 +66,21 @@ def make_site(
         "/message/{id:path}": pages.message,
         "/confirm/{verb}/{group:path}": actions.confirm,
     }
+    gets |= {f"/{name}": _file(name, kind) for name, kind in _FILES.items()}
     routes = [Route(path, guarded(page), methods=["GET"]) for path, page in gets.items()]
     routes.append(Route("/act/{verb}/{group:path}", guarded(actions.act), methods=["POST"]))
     app = Starlette(routes=routes, lifespan=sampling, exception_handlers={404: _missing})
     app.router.redirect_slashes = False
-    return Guard(app, rights)
+    return Guard(app, rights, streams.close)
 
 
-async def _style(_request: Request) -> Response:
-    return Response(_STYLE.read_bytes(), media_type="text/css")
+def _file(name: str, kind: str) -> Page:
+    content = Path(__file__).with_name(name).read_bytes()
+
+    async def file(_request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return file
 
 
 async def _missing(_request: Request, _error: Exception) -> Response:

@@ -15,6 +15,7 @@ from tests.edges.dashboard.conftest import browsing
 
 LONG = "x" * 120
 WIDTHS = (360, 700, 1400)
+SCRIPT = '<script src="/site.js" defer></script>'
 STYLESHEET = '<link rel="stylesheet" href="/style.css">'
 LOOK = """
 <script>
@@ -97,12 +98,15 @@ async def dashboard(bench: Bench) -> dict[str, str]:
     bench.publish({"n": LONG}, topic="orders", tag="t" * 60, headers={"h": LONG})
     bench.fail(bench.lease(1, group=group, topic="orders"), level=4, group=group, topic="orders")
     bench.admin.redrive(group, ids=[id_])
+    bench.appear("w" * 100, group=group, topic="orders")
     async with browsing(bench.url, operator=True) as browser:
         style = (await browser.get("/style.css")).text
         paths = ["/", f"/group/{group}", f"/dead/{group}?fingerprint=", f"/message/{id_}"]
         paths += [f"/dead/{group}", f"/confirm/purge/{group}", "/group/none"]
+        paths += ["/topics", "/workers", "/cron", f"/search?q={group}"]
         texts = {path: (await browser.get(path)).text for path in paths}
     assert all(STYLESHEET in text for text in texts.values())
     return {
-        path: text.replace(STYLESHEET, f"<style>{style}</style>") for path, text in texts.items()
+        path: text.replace(STYLESHEET, f"<style>{style}</style>").replace(SCRIPT, "")
+        for path, text in texts.items()
     }

@@ -2,44 +2,20 @@
 
 import asyncio
 import re
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import httpx
 import pytest
 
-from rqretry import AsyncClient
 from rqretry.dashboard import http_server
-from rqretry.dashboard.access import Rights
-from rqretry.dashboard.site import make_site
 from tests.contract.admin.bench import Bench
+from tests.edges.dashboard.serving import half, serving
 
 HALVES = {
     "nothing": b"",
     "head": b"GET / HTTP/1.1\r\nHost: localhost\r\nX-",
     "body": b"POST /act/pause/billing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\na=",
 }
-
-
-@asynccontextmanager
-async def serving(url: str) -> AsyncIterator[int]:
-    """The port of a dashboard with operator rights."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        async with AsyncClient(url) as client:
-            server = http_server.make_server(make_site(client, Rights(operator=True)))
-            running = asyncio.create_task(server.serve(sockets=[listening]))
-            yield int(listening.getsockname()[1])
-            server.should_exit = True
-            await running
-
-
-async def half(port: int, text: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection on which a part of a request was sent."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(text)
-    await writer.drain()
-    return reader, writer
 
 
 async def gone(reader: asyncio.StreamReader) -> bytes:
@@ -54,7 +30,7 @@ async def test_half_sent_requests_do_not_hold_the_dashboard(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, text: bytes
 ) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
-    async with serving(bench.url) as port, asyncio.timeout(20):
+    async with serving(bench.url) as (port, _), asyncio.timeout(20):
         held = [await half(port, text) for _ in range(70)]
         assert not any([b"200 OK" in await gone(reader) for reader, _ in held])
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as browser:
@@ -67,7 +43,7 @@ async def test_bytes_that_keep_coming_win_no_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
-    async with serving(bench.url) as port, asyncio.timeout(20):
+    async with serving(bench.url) as (port, _), asyncio.timeout(20):
         reader, writer = await half(port, HALVES["head"])
         answer = asyncio.create_task(gone(reader))
         while not answer.done():
@@ -78,7 +54,7 @@ async def test_bytes_that_keep_coming_win_no_time(
 
 
 async def test_a_request_in_pieces_is_answered_and_the_next_one_too(bench: Bench) -> None:
-    async with serving(bench.url) as port, asyncio.timeout(20):
+    async with serving(bench.url) as (port, _), asyncio.timeout(20):
         reader, writer = await half(port, HALVES["head"])
         for _ in range(2):
             writer.write(b"a: b\r\n\r\n")

@@ -35,14 +35,15 @@ async def test_another_host_name_is_not_served(bench: Bench, host: str) -> None:
     assert answer.status_code == 421
 
 
-async def test_every_answer_forbids_scripts_frames_and_sniffing(bench: Bench) -> None:
+async def test_every_answer_forbids_scripts_of_others_frames_and_sniffing(bench: Bench) -> None:
     async with browsing(bench.url) as browser:
         answers = [await browser.get(path) for path in ("/", "/none", "/group/.", "/style.css")]
         answers.append(await browser.get("/", headers={"Host": "evil"}))
     for answer in answers:
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
-        assert "script-src" not in policy
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
 
@@ -135,7 +136,7 @@ async def test_an_operator_pauses_and_resumes_and_it_is_on_record(bench: Bench) 
             assert bench.admin.group("billing").paused is paused
         page = (await browser.get("/group/billing")).text
     assert [entry.verb for entry in bench.admin.audit()][:2] == ["resume", "pause"]
-    assert "<td>pause</td>" in page
+    assert ">pause</td>" in page
 
 
 async def test_an_operator_sends_one_cluster_back_and_purges_another(bench: Bench) -> None:

@@ -61,6 +61,8 @@ LOOPS: dict[str, str] = {
     "core/route.py::RouteGroup.encode": SHRINKS,
     "core/schedule.py::Timetable.after": "a generator, which its caller ends",
     "core/schedule.py::Timetable.newest": "the window grows until it begins where the slots do",
+    "dashboard/live.py::Streams.ticks": DEADLINE,
+    "dashboard/sampler.py::Sampler._sample": SHRINKS,
     "dashboard/sampler.py::Sampler.run": WAITS,
     "demo/book.py::Coalescer._run": SHRINKS,
     "demo/book.py::read_ledger": PAGES,

@@ -1,0 +1,99 @@
+"""Filters, order and pages of the lists; the search; and actions on a selection."""
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+from tests.contract.admin.bench import Bench
+from tests.edges.dashboard.conftest import browsing
+
+PLACE: Any = {"group": "billing", "topic": "orders"}
+
+
+def groups_in(page: str) -> list[str]:
+    """The groups in the table of the first page, in its order."""
+    return re.findall(r'href="/group/([^"]+)"', page.partition("<tbody>")[2])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["billing", "mail", "audit"]),
+        ("?sort=group", ["audit", "billing", "mail"]),
+        ("?sort=-group", ["mail", "billing", "audit"]),
+        ("?sort=ready", ["mail", "billing", "audit"]),
+        ("?sort=-ready", ["audit", "billing", "mail"]),
+        ("?q=IL", ["billing", "mail"]),
+        ("?q=receipts", ["mail"]),
+        ("?show=problems", ["billing", "mail"]),
+        ("?show=GroupWithoutWorker", ["billing"]),
+        ("?show=paused&sort=group", ["mail"]),
+        ("?show=dead", []),
+        ("?page=2", []),
+        ("?q=%3Cscript%3E", []),
+    ],
+)
+async def test_groups_are_filtered_sorted_and_cut_into_pages(
+    bench: Bench, query: str, expected: list[str]
+) -> None:
+    bench.group("mail", "receipts")
+    bench.group("audit", "events")
+    bench.publish(1, topic="orders")
+    bench.publish(1, 2, topic="receipts")
+    bench.appear("w", group="mail", topic="receipts")
+    bench.admin.pause("mail")
+    async with browsing(bench.url) as browser:
+        page = (await browser.get(f"/{query}")).text
+    assert groups_in(page) == expected
+
+
+@pytest.mark.parametrize(
+    "query", ["sort=dea", "show=everything", "q=" + "a" * 129, "q=%00", "sort=--dead", "x=1"]
+)
+async def test_what_is_no_filter_is_refused(bench: Bench, query: str) -> None:
+    async with browsing(bench.url) as browser:
+        assert (await browser.get(f"/?{query}")).status_code == 400
+
+
+async def test_fifty_groups_are_on_a_page(bench: Bench) -> None:
+    for number in range(60):
+        bench.group(f"g{number:02}", "many")
+    async with browsing(bench.url) as browser:
+        first = (await browser.get("/?sort=group&q=many")).text
+        link = html.unescape(re.findall(r'href="([^"]+)">next<', first)[0])
+        second = (await browser.get(link)).text
+    assert groups_in(first) == [f"g{number:02}" for number in range(50)]
+    assert groups_in(second) == [f"g{number:02}" for number in range(50, 60)]
+
+
+async def test_the_search_finds_ids_keys_groups_and_topics(bench: Bench) -> None:
+    id_, other = bench.publish(1, 2, topic="orders", keys="order-7")
+    async with browsing(bench.url) as browser:
+        answer = await browser.get("/search", params={"q": f" {id_} "})
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/message/{id_}")
+        by_key = (await browser.get("/search?q=order-7")).text
+        assert f"/message/{id_}" in by_key
+        assert f"/message/{other}" in by_key
+        assert "/group/billing" in (await browser.get("/search?q=bill")).text
+        assert "/topics?q=orders" in (await browser.get("/search?q=ORDER")).text
+        assert "No message has" in (await browser.get("/search?q=%3Cb%3E")).text
+
+
+async def test_a_selection_of_dead_letters_is_sent_back_and_is_on_record(bench: Bench) -> None:
+    first, second, third = bench.dead_letter(1, 2, 3, **PLACE)
+    path = f"/confirm/redrive/billing?chosen=yes&id={first}&id={third}"
+    async with browsing(bench.url, operator=True) as browser:
+        assert (await browser.get("/confirm/redrive/billing?chosen=yes")).status_code == 400
+        page = (await browser.get(path)).text
+        assert "2 dead letters" in page
+        form: dict[str, Any] = {}
+        for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page):
+            form.setdefault(name, []).append(value)
+        assert form["id"] == [first, third]
+        assert (await browser.post("/act/redrive/billing", data=form)).status_code == 303
+    (left,) = bench.admin.dead_letters("billing")
+    assert left.id == second
+    (entry, *_) = bench.admin.audit()
+    assert (entry.verb, entry.arguments["ids"]) == ("redrive", sorted([first, third]))

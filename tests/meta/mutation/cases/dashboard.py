@@ -1,0 +1,27 @@
+"""The dashboard, R107 and R108."""
+
+from typing import Any
+
+from tests.meta.mutation.case import Constant, Symbol
+from tests.meta.mutation.cases.common import always, case
+
+INCIDENTS = "tests/unit/admin/test_incidents.py::"
+LIVE = "tests/edges/dashboard/test_live.py::"
+
+
+def everything(original: Any) -> Any:
+    """A selection is forgotten: all dead letters are meant."""
+    return lambda fields: original({n: v for n, v in fields.items() if n not in ("id", "chosen")})
+
+
+CASES = (
+    case("R107", "a page is red later than its alert", Constant("admin:BLOCKED_S", "600"),
+         f"{INCIDENTS}test_the_alert_rules_have_the_same_names_severities_and_thresholds"),
+    case("R107", "what has changed is not judged", Symbol("admin:_changes", always(())),
+         f"{INCIDENTS}test_what_a_group_shows_by_its_change"),
+    case("R108", "streams go on when the server ends", Symbol("Streams.close", always(None)),
+         f"{LIVE}test_streams_are_bounded_and_end_with_their_reader_or_with_the_server"),
+    case("R108", "what was chosen is forgotten", Symbol("dashboard:choice_of", everything),
+         "tests/edges/dashboard/test_lists.py::"
+         "test_a_selection_of_dead_letters_is_sent_back_and_is_on_record"),
+)  # fmt: skip
