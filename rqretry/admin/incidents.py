@@ -30,7 +30,8 @@ ALERTS = {
 UNREADABLE = "Unreadable"
 """What workers cannot lease from; an alert on the worker itself."""
 NEARLY_FULL = 0.9
-LAG, BACKLOG_OLD_S, BLOCKED_S = 100, 900, 300
+LAG, BACKLOG_OLD_S = 100, 900
+BLOCKED_S = 300
 FAILED, EXPIRED = 10, 10
 """More failures without a success, and more ended leases, than these within a window."""
 STEADY_S = 300

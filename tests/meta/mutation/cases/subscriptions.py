@@ -34,7 +34,7 @@ CASES = (
     case("R63", "the start that changes tags does not say so",
          Symbol("catalog:warn_of_tags", always(None)), DISAGREE),
     case("R63", "operators do not see who named other tags",
-         Symbol("admin:_other_tags", always(())), DISAGREE),
+         Symbol("Live.other_tags", always(())), DISAGREE),
     case("R63", "a change of tags is not dated", Symbol("GroupRecord.changed", undated), DISAGREE),
     case("R64", "a group is taken out of the route although it has joined again",
          Symbol("TopicRecord.without_group", of_any_byte),
