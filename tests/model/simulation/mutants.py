@@ -5,12 +5,11 @@ and by the name of a method.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rqretry.core.errors import RqretryError
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.replies import Call
 from tests.meta.mutation.case import (
@@ -33,7 +32,7 @@ from tests.meta.mutation.cases.periodic import lane_of_its_own
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
-from tests.model.simulation.plans import Plan
+from tests.model.simulation.plans import MINUTE_S, Plan
 from tests.model.simulation.server import INCARNATION_KEY, virtual_scripts
 
 
@@ -84,18 +83,13 @@ def _certain(_: Any) -> Any:
 
 
 def periodic(plan: Plan) -> bool:
-    """There is a schedule."""
-    return plan.every_s > 0
+    """There is a schedule, whose slots are not far apart."""
+    return 0 < plan.every_s < MINUTE_S
 
 
-def swallowed(original: Any) -> Any:
-    """A slot that could not be published counts as published."""
-
-    def publish(*args: Any) -> Any:
-        with suppress(RqretryError):
-            yield from original(*args)
-
-    return publish
+def newest_alone(original: Any) -> Any:
+    """Of slots that are due at once one is published."""
+    return lambda self, *times: original(self, *times)[-1:]
 
 
 MUTANTS = (
@@ -137,10 +131,10 @@ MUTANTS = (
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
-    bug("a slot has no number of its own", Symbol("Publishing.call", lane_of_its_own),
-        where=periodic),
-    bug("a slot is noted before it is published",
-        Symbol("PeriodicMessages._publish_slot", swallowed), where=periodic),
+    bug("nothing keeps a slot from being repeated", Symbol("Publishing.call", lane_of_its_own),
+        sends("HMGET", "ids", "return {}", "publish_with_options"), where=periodic),
+    bug("of slots that are due at once one is published",
+        Symbol("Timetable.pending", newest_alone), where=periodic),
     bug("what is given back was not delivered",
         writes_state("lease, attempt - 1, expiries, postpones", CHANGE), where=behind),
     bug("a message may be released for ever",

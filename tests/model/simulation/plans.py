@@ -32,6 +32,7 @@ DENIED = (
 )
 _BACKLOG = 200
 MAX_POSTPONES = 2
+MINUTE_S = 60
 DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
 
 
@@ -215,7 +216,7 @@ def _clock(chance: Chance) -> Clock:
 
 def _interval(chance: Chance, clock: Clock | None) -> int:
     """Of a schedule; no jump skips more slots of it than are made up."""
-    return 60 if clock and clock.jumps else chance.one("plan/every", (1, 2, 3))
+    return MINUTE_S if clock and clock.jumps else chance.one("plan/every", (1, 2, 3))
 
 
 def _restart(share: float) -> str:
