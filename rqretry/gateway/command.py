@@ -108,13 +108,15 @@ def _serve(
 ) -> None:
     """One process. gRPC is imported after the fork, which it would not survive."""
     from rqretry.gateway.run import Options, run  # noqa: PLC0415
+    from rqretry.supervision.worker_process import loop_factory  # noqa: PLC0415
 
     tracing = trace_settings(given["otlp"], service="rqretry")
     if tracing is not None:
         start_tracing(tracing)
     options = Options(where.url, where.namespace, *terms, create=given["auto_create"])
     try:
-        asyncio.run(run(listening, options))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(run(listening, options))
     finally:
         observer.stop()
 

@@ -24,52 +24,42 @@ Ready = Callable[[], str | None]
 class _Half(asyncio.Protocol):
     """One side of a relayed connection: what comes here goes to the other side."""
 
-    transport: asyncio.Transport | None = None
-    other: "_Half"
+    def __init__(self, other: "_Half | None" = None) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other = other
+        self._early: list[bytes] = []
+        """What came before the other side was there; uvloop reads on though it was paused."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        if self.other is not None:
+            self._join(self.other)
+
+    def _join(self, other: "_Half") -> None:
+        other.other = self
+        assert self.transport is not None
+        assert other.transport is not None
+        self.transport.write(b"".join(other._early))  # noqa: SLF001 - of the same class
+        if other.transport.is_closing():
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self.other.transport is not None:
+        if self.other is None:
+            self._early.append(data)
+        elif self.other.transport is not None:
             self.other.transport.write(data)
 
     def pause_writing(self) -> None:
-        if self.other.transport is not None:
+        if self.other is not None and self.other.transport is not None:
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.other.transport is not None:
+        if self.other is not None and self.other.transport is not None:
             self.other.transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        if self.other.transport is not None:
+        if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
-
-
-class _Client(_Half):
-    """The side of the client; nothing is read before the other side is there."""
-
-    def __init__(self, backend: str) -> None:
-        self._backend = backend
-        self._connecting: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.other = _Half()
-        self.other.other = self
-        assert self.transport is not None
-        self.transport.pause_reading()
-        self._connecting = asyncio.get_running_loop().create_task(self._connect())
-
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert self.transport is not None
-        try:
-            await loop.create_unix_connection(lambda: self.other, self._backend)
-            self.transport.resume_reading()
-        except OSError:
-            self.transport.close()
 
 
 class Front:
@@ -117,11 +107,17 @@ class Front:
             else:
                 tls = self._tls if first == _TLS_HANDSHAKE else None
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: _Client(self._backend), accepted, ssl=tls
-                )
+                await self._relay(accepted, tls)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             accepted.close()
+
+    async def _relay(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        loop, client = asyncio.get_running_loop(), _Half()
+        transport, _ = await loop.connect_accepted_socket(lambda: client, accepted, ssl=tls)
+        try:
+            await loop.create_unix_connection(lambda: _Half(client), self._backend)
+        except OSError:
+            transport.close()
 
     async def _probe(self, accepted: socket.socket) -> None:
         """Answer GET /readyz."""

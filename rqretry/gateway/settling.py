@@ -1,21 +1,27 @@
 """AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue."""
 
+import asyncio
 import time
 from typing import Any
 
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import InvalidReceiptHandle, RqretryError, show
+from rqretry.core.errors import AmbiguousResult, InvalidReceiptHandle, RqretryError, show
 from rqretry.core.limits import DLQ
 from rqretry.core.message import ReceiptHandle
 from rqretry.gateway.codes import OK, Code, Refused, overall, status, status_of
-from rqretry.gateway.groups import Groups, handle_of
+from rqretry.gateway.groups import Groups, handle_of, in_background
 from rqretry.gateway.leases import Held, Leases
 from rqretry.gateway.operations import DEAD, PushOperations, on_behalf
 from rqretry.gateway.policies import attempts_of, check_invisible, delays_of
 from rqretry.gateway.protocol import seconds_of, v2
+from rqretry.gateway.repeats import ACK, CHANGE, FAIL, done_before
 from rqretry.gateway.requests import Caller, Names
 from rqretry.transport.store import Store
+
+_MOST_ACKS = 256
+"""In one call of acks that wait for each other."""
+_Acks = list[tuple[list[str], "asyncio.Future[dict[str, str]]"]]
 
 
 class Settling:
@@ -26,6 +32,8 @@ class Settling:
         self._store = store
         self._groups = groups
         self._leases = leases
+        self._acks: dict[tuple[str, str, str], _Acks] = {}
+        """Those that wait for the call under way of their group, topic and client."""
 
     async def ack_message(self, request: Any, caller: Caller) -> Any:
         """Commit; each handle has a result of its own."""
@@ -58,19 +66,57 @@ class Settling:
     ) -> dict[str, Any]:
         try:
             operations = await self._operations(group, topic, caller)
-            await self._store.perform(operations.ack(texts))
-        except InvalidReceiptHandle as error:
-            code = Code.INVALID_RECEIPT_HANDLE
-            refused = {
-                handle: status(code, f"the receipt handle is not valid: {reason}")
-                for handle, _, reason in error.refused
-            }
+            refused = await self._ack_together(operations, (group, topic, operations.worker), texts)
         except RqretryError as error:
             return dict.fromkeys(texts, status_of(error))
-        else:
-            refused = {}
         self._leases.drop(texts)
-        return refused
+        code = Code.INVALID_RECEIPT_HANDLE
+        return {
+            handle: status(code, f"the receipt handle is not valid: {reason}")
+            for handle, reason in refused.items()
+        }
+
+    async def _ack_together(
+        self, operations: SimpleOperations, key: tuple[str, str, str], texts: list[str]
+    ) -> dict[str, str]:
+        """Commit with what else comes while a call is under way; those refused, and why."""
+        answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        waiting = self._acks.get(key)
+        if waiting is None:
+            self._acks[key] = waiting = []
+            in_background(self._send_acks(operations, key, waiting))
+        waiting.append((texts, answer))
+        return await answer
+
+    async def _send_acks(
+        self, operations: SimpleOperations, key: tuple[str, str, str], waiting: _Acks
+    ) -> None:
+        while waiting:
+            sent, waiting[:] = waiting[:_MOST_ACKS], waiting[_MOST_ACKS:]
+            refused, error = dict[str, str](), None
+            try:
+                texts = [text for mine, _ in sent for text in mine]
+                refused = await self._commit(operations, texts)
+            except Exception as raised:  # noqa: BLE001 - everybody who waits gets it
+                error = raised
+            for mine, answer in sent:
+                if answer.done():
+                    continue
+                if error is not None:
+                    answer.set_exception(error)
+                else:
+                    answer.set_result({text: refused[text] for text in mine if text in refused})
+        del self._acks[key]
+
+    async def _commit(self, operations: SimpleOperations, texts: list[str]) -> dict[str, str]:
+        try:
+            await self._store.perform(operations.ack(texts))
+        except InvalidReceiptHandle as error:
+            reasons = {text: reason for text, _, reason in error.refused}
+            handles = map(ReceiptHandle.parse, reasons)
+            repeated = await self._store.perform(done_before(operations, ACK, handles))
+            return {t: reason for t, reason in reasons.items() if t not in {*map(str, repeated)}}
+        return {}
 
     async def change_invisible_duration(self, request: Any, caller: Caller) -> Any:
         """In a group of simple consumers a new deadline; in one of push consumers a failure."""
@@ -83,8 +129,19 @@ class Settling:
         if isinstance(operations, PushOperations):
             await self._retry(operations, handle, seconds, caller)
             return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(handle))
-        text = await self._store.perform(operations.change_invisible_duration(str(handle), seconds))
+        text = await self._change(operations, handle, seconds)
         return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=text)
+
+    async def _change(
+        self, operations: SimpleOperations, handle: ReceiptHandle, seconds: float
+    ) -> str:
+        perform, verb = self._store.perform, CHANGE if seconds else FAIL
+        try:
+            return await perform(operations.change_invisible_duration(str(handle), seconds))
+        except (InvalidReceiptHandle, AmbiguousResult):
+            if not await perform(done_before(operations, verb, [handle])):
+                raise
+        return str(handle._replace(lease_no=handle.lease_no + 1))
 
     async def _retry(
         self, operations: PushOperations, handle: ReceiptHandle, seconds: float, caller: Caller
@@ -144,9 +201,10 @@ class Settling:
         try:
             await self._store.perform(failing)
         except InvalidReceiptHandle:
+            if not await self._store.perform(done_before(operations, FAIL, [handle])):
+                raise
+        finally:
             self._leases.drop([str(handle)])
-            raise
-        self._leases.drop([str(handle)])
 
     def _named(self, request: Any) -> tuple[str, ReceiptHandle | None]:
         """The group of a request, and the lease that it names."""

@@ -98,7 +98,7 @@ def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
             observer.install(Tally(observer.installed))
         app = config.load_app()
         collect_less_often()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(_work(app, config, reports))
     except RqretryError as error:
         log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
@@ -188,7 +188,8 @@ def _stop_at_once(worker: Worker) -> None:
     worker.stop()
 
 
-def _loop_factory() -> Any:
+def loop_factory() -> Any:
+    """uvloop, where it is installed; None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - the extra [fast]
     except ImportError:

@@ -13,6 +13,7 @@ FORWARDED = f"{DELIVERIES}test_what_an_ordered_client_forwards_is_a_failed_attem
 GOODBYE = f"{DELIVERIES}test_what_a_client_had_when_it_said_goodbye_comes_again_uncounted"
 TABLELESS = f"{DELIVERIES}test_a_client_that_knows_no_tables_waits_by_the_groups_policy"
 NODE = f"{DELIVERIES}test_a_nodejs_client_gets_its_settings_again"
+REPEATED = f"{DELIVERIES}test_what_a_client_repeats_is_answered_as_the_first_time"
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
@@ -30,6 +31,26 @@ def nothing_given_back(_: Any) -> Any:
     return give_back
 
 
+def nothing_known(_: Any) -> Any:
+    """No call was made before."""
+
+    def done_before(*_: Any) -> Any:
+        yield from ()
+        return set()
+
+    return done_before
+
+
+def everything_known(_: Any) -> Any:
+    """Each call was made before."""
+
+    def done_before(_operations: Any, _verb: Any, handles: Any) -> Any:
+        yield from ()
+        return {*handles}
+
+    return done_before
+
+
 CASES = (
     case("R85", "what is sent again is another message", Symbol("gateway:outgoing", own_id), TWICE),
     case("R86", "errors are bugs of the gateway",
@@ -42,4 +63,7 @@ CASES = (
          Symbol("gateway:give_back", nothing_given_back), GOODBYE),
     case("R96", "a wait of 0 is none", Symbol("Settling._is_by_policy", always(False)), TABLELESS),
     case("R96", "a Node.js client gets its settings once", Constant("_NODE_AGAIN_S", "()"), NODE),
+    case("R98", "what is repeated is refused", Symbol("gateway:done_before", nothing_known), REPEATED),
+    case("R98", "what anybody did was done by this client",
+         Symbol("gateway:done_before", everything_known), REPEATED),
 )  # fmt: skip
