@@ -79,6 +79,7 @@ LOOPS: dict[str, str] = {
     "gateway/leases.py::Leases.keep_renewed": WAITS,
     "gateway/processes.py::run_processes": "waits for a child, and a moment before the next one",
     "gateway/server.py::Gateway._keep_up": WAITS,
+    "gateway/settling.py::Settling._send_acks": "takes what waits off its list in each round",
     "gateway/telemetry.py::Telemetry.telemetry": EVENT,
     "gateway/transactions.py::Transactions.keep_checking": WAITS,
     "maintenance/transaction_resolver.py::carry_out": "each call moves a batch, or is an error",
