@@ -10,6 +10,7 @@ from benchmarks.workload import bodies
 from rqretry import App, Client
 from rqretry.core.envelope import checksum, encode
 from rqretry.core.message_id import make_ids, make_producer
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.lease import lease, succeed
 from rqretry.protocol.publish import Prepared, publish
@@ -31,7 +32,7 @@ def _client(url: str) -> Iterator[Client]:
 def publish_rate(url: str, count: int, filling: int) -> float:
     """Messages per second of the bare publish script, 100 a call, everything encoded before."""
     with _client(url) as client:
-        store, catalog = client.store, client.catalog
+        store, catalog = parts_of(client).store, parts_of(client).catalog
         client.publish("bare", 0)
         data = [encode(body) for body in bodies(BATCH, filling)]
         keys, route = catalog.partition("bare", 0), catalog.topics.route("bare", 0)
@@ -55,10 +56,10 @@ def publish_rate(url: str, count: int, filling: int) -> float:
 def drain_rate(url: str, count: int, filling: int) -> float:
     """Messages per second of lease and succeed, 100 a call."""
     with _client(url) as client:
-        store = client.store
+        store = parts_of(client).store
         client.publish_many("drain", bodies(count, filling))
-        store.perform(client.catalog.join("bare", "push", ["drain"]))
-        keys = client.catalog.group_keys("drain", 0, "bare")
+        store.perform(parts_of(client).catalog.join("bare", "push", ["drain"]))
+        keys = parts_of(client).catalog.group_keys("drain", 0, "bare")
         handled, started = 0, time.perf_counter()
         while handled < count:
             leased = store.run(lease(keys, worker="bare", want=BATCH, visibility_ms=30_000))

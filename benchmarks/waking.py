@@ -21,6 +21,7 @@ from benchmarks.workload import body, run
 from rqretry import App
 from rqretry.core.envelope import encode
 from rqretry.core.message_id import make_id, make_producer
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.core.redis_url import RedisUrl
 from rqretry.core.route import Route
@@ -97,9 +98,9 @@ _SPEAKERS: dict[str, Callable[[int], _Speaker]] = {SOCKETS: _Socket, REDIS_PY: _
 def bare_waits_ms(server: Server, count: int, every_s: float) -> dict[str, list[float]]:
     """From sending a publish to having the message, of so many, one every `every_s`; by speaker."""
     with App(server.url, namespace=_NAMESPACE).client as client:
-        client.store.perform(client.catalog.join(_GROUP, "push", [_TOPIC]))
-        keys = client.catalog.group_keys(_TOPIC, 0, _GROUP)
-        route = client.catalog.topics.route(_TOPIC, 0)
+        parts_of(client).store.perform(parts_of(client).catalog.join(_GROUP, "push", [_TOPIC]))
+        keys = parts_of(client).catalog.group_keys(_TOPIC, 0, _GROUP)
+        route = parts_of(client).catalog.topics.route(_TOPIC, 0)
     ours, theirs = _spawn.Pipe(duplex=False)
     args = (server.port, server.version, keys, count, theirs)
     consumer = _spawn.Process(target=_consume_in_process, args=args)

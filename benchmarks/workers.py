@@ -22,6 +22,7 @@ from typing import Any, Self
 from benchmarks.handlers import Tally, register
 from benchmarks.workload import TOPIC, loop_factory
 from rqretry import App
+from rqretry.core.parts import parts_of
 from rqretry.worker.gc_tuning import collect_less_often
 from rqretry.worker.worker import Worker
 
@@ -229,7 +230,7 @@ async def _work(job: Job, count: Any, ready: Any, stop: Any) -> Report:
     traced = _tracing(job.otel)
     for group in job.groups:
         register(app, job.handler, tally, list(job.topics), group, **job.options)
-    worker: Worker = app.worker()
+    worker: Worker = parts_of(app).worker()
     task = asyncio.get_running_loop().create_task(worker.run())
     await worker.started.wait()
     ready.set()

@@ -9,6 +9,7 @@ from typing import Any
 
 from rqretry import App
 from rqretry.core.envelope import encode
+from rqretry.core.parts import parts_of
 
 SMALL, LARGE = 60, 960
 """Bytes of filling that make a body of about 100 bytes, and of 1 KB."""
@@ -46,7 +47,7 @@ def join(url: str, *groups: str) -> None:
     app = App(url)
     with app.client as client:
         for group in groups:
-            client.store.perform(client.catalog.join(group, "push", [TOPIC]))
+            parts_of(client).store.perform(parts_of(client).catalog.join(group, "push", [TOPIC]))
 
 
 def unfinished(url: str, group: str = "bench") -> int:

@@ -2,301 +2,120 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack
 
 from rqretry.checks.server_checks import require_safe_server
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
-from rqretry.consumer.handler_binding import bind_task
-from rqretry.consumer.options import AnyOptions, BatchConsumerOptions, ConsumerOptions
-from rqretry.consumer.periodic import PeriodicHandlers
-from rqretry.consumer.registry import ConsumerSpec
-from rqretry.consumer.task import Task
-from rqretry.consumer.transaction_checker import (
-    Checkers,
-    TransactionCheckerOptions,
-    TransactionOptions,
-)
-from rqretry.consumer.typed_topic import BatchHandler, Topic
+from rqretry.consumer.declared import Declared
+from rqretry.consumer.decorators import Decorators
+from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.durations import Duration, seconds
-from rqretry.core.errors import ConfigError, RqretryError, end_at_caller, show
-from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
+from rqretry.core.errors import RqretryError, end_at_caller
+from rqretry.core.limits import check_flag
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
-from rqretry.core.middleware import Callback, EventName, Hooks, Middleware
+from rqretry.core.parts import parts_of
 from rqretry.core.settings import Settings
 from rqretry.core.suggestion import hinted
+from rqretry.producer.publisher import Publisher
 from rqretry.producer.transaction import AsyncTransaction
 from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.worker.stop_signals import run_until_stopped
 from rqretry.worker.worker import GRACE_S, Worker
 
 Either = TypeVar("Either", Client, AsyncClient)
-F = TypeVar("F", bound=Callable[..., Any])
-B = TypeVar("B", bound=BatchHandler[Any])
-M = TypeVar("M", bound=Middleware)
-C = TypeVar("C", bound=Callback)
-T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
+
 
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
+Given = tuple[str | None, str | None, str | Sequence[Duration] | None]
+"""The URL, the namespace and the level table that the code names."""
+Kinds = tuple[Callable[..., Client], Callable[..., AsyncClient]]
+"""What makes clients; a lab has its own."""
 
 
-class App(PeriodicHandlers):
-    """Consumers and a publisher on one namespace of one server. Making one does no I/O.
-
-    Args:
-        url: The server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.
-        namespace: Default RQRETRY_NAMESPACE, else "default".
-        delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
-            used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
-        include: Modules that register more consumers; a worker imports them.
-        create_topics: False: publishing to a topic that is neither there nor declared, as `topic`
-            and `task` do, raises TopicNotFound, so that a misspelt name creates none; default True.
-            A worker creates the topics of its consumers in any case.
-        timeout: How long a publish and every other call of this program (not a worker's) is
-            repeated while the server does not answer, 10 ms or more; default 15 s.
-        lifespan: An async context manager function that gets the app, entered in each worker
-            process before the first message and left after the last; its value is `app.state`.
+class AppClients:
+    """The clients of an app on one server, made when they are first used.
 
     Attributes:
-        state: What the lifespan yielded; None outside of it.
-        hooks: Middleware and callbacks.
-        declared: Topics declared with `topic`, and how many partitions each is to have.
-        create_topics: Whether publishing creates others.
-        checkers: What `@app.transaction_checker` registered.
-        schedules: What `@app.cron` registered.
-
-    Raises:
-        ConfigError: The URL cannot work as it is written.
-        InvalidArgument: The namespace or the level table is outside its limits.
+        given: What the code, or `configure`, names; None: it is the environment's.
+        kinds: What makes them.
+        settings: The server and the namespace.
+        sync: The client without asyncio, once it is made.
+        asyncio: The asyncio client, once it is made.
+        publisher: What that one publishes with.
     """
 
-    @hinted
+    def __init__(self, given: Given, kinds: Kinds) -> None:
+        self.given, self.kinds = given, kinds
+        self.settings = Settings.read(*given)
+        self.sync: Client | None = None
+        self.asyncio: AsyncClient | None = None
+        self.publisher: Publisher | None = None
+        self.lock = threading.Lock()
+
+    def taken(self) -> tuple[Client | None, AsyncClient | None]:
+        """Those that are made, to be closed; the next ones are new."""
+        with self.lock:
+            taken = self.sync, self.asyncio
+            self.sync = self.asyncio = self.publisher = None
+            return taken
+
+
+class AppParts(Declared):
+    """What an app is made of: what it declares, its clients, and how it is run.
+
+    Attributes:
+        clients: On the server that it uses now.
+        include: Modules that register more consumers.
+        living: The lifespan around what a worker does; it closes the app's connections at its end.
+    """
+
     def __init__(
         self,
-        url: str | None = None,
+        clients: AppClients,
+        include: Sequence[str],
+        patience_s: float,
         *,
-        namespace: str | None = None,
-        delay_levels: str | Sequence[Duration] | None = None,
-        include: Sequence[str] = (),
-        create_topics: bool = True,
-        timeout: Duration = REPEAT_SECONDS,
-        lifespan: Lifespan | None = None,
+        only_declared: bool,
+        living: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         super().__init__()
-        self.settings = Settings.read(url, namespace, delay_levels)
-        self.include = [include] if isinstance(include, str) else list(include)
-        self.state: Any = None
-        self.hooks = Hooks()
-        self.create_topics = check_flag("create_topics", create_topics)
-        self._lifespan = lifespan
-        self._given = (url, namespace, delay_levels)
-        self._timeout = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
-        self.checkers = Checkers()
-        self._client: Client | None = None
-        self._async_client: AsyncClient | None = None
-        self._kinds: tuple[Callable[..., Client], Callable[..., AsyncClient]]
-        self._kinds = Client, AsyncClient
-        """What makes clients; a lab has its own."""
-        self._lock = threading.Lock()
+        self.clients, self.include, self.living = clients, include, living
+        self._patience_s, self._only_declared = patience_s, only_declared
 
     @property
-    def consumers(self) -> list[ConsumerSpec]:
-        """What `@app.consumer`, `@app.task` and `@app.cron` registered."""
-        return self._registry.consumers
+    def settings(self) -> Settings:
+        """The server and the namespace."""
+        return self.clients.settings
 
-    @property
-    def named_url(self) -> str | None:
-        """The URL that the code, or `configure`, names; None: it is the environment's."""
-        return self._given[0]
+    def client(self) -> Client:
+        """The client without asyncio."""
+        clients = self.clients
+        with clients.lock:
+            if clients.sync is None:
+                clients.sync = self._made(clients.kinds[0])
+            return clients.sync
 
-    def configure(self, url: str | None = None, namespace: str | None = None) -> None:
-        """Use another server or namespace than the code names; before the first publish.
+    def async_client(self) -> AsyncClient:
+        """The asyncio client."""
+        clients = self.clients
+        if clients.asyncio is None:
+            clients.asyncio = self._made(clients.kinds[1])
+            clients.publisher = parts_of(clients.asyncio).publisher
+        return clients.asyncio
 
-        The command line does this for `--url` and `--namespace`.
-        """
-        old_url, old_namespace, levels = self._given
-        self._given = (url or old_url, namespace or old_namespace, levels)
-        self.settings = Settings.read(*self._given)
-        self._client = self._async_client = None
-
-    # -- registering -------------------------------------------------------------------------
-
-    @overload
-    def topic(self, name: str, *, body: type[T], partitions: int | None = None) -> Topic[T]: ...
-
-    @overload
-    def topic(
-        self, name: str, *, body: Any = None, partitions: int | None = None
-    ) -> Topic[Any]: ...
-
-    @hinted
-    def topic(self, name: str, *, body: Any = None, partitions: int | None = None) -> Topic[Any]:
-        """Declare a topic: its body type, and its partitions for when it is created.
-
-        Args:
-            name: 1 to 127 characters of A-Z a-z 0-9 _ . -, the first no dot.
-            body: A dataclass, TypedDict, msgspec Struct, pydantic model, or another type that a
-                body must fit; default anything.
-            partitions: 1 to 1024; default 1 for a new topic.
-        """
-        checked = check_topic(name)
-        self.declared.setdefault(checked, None)
-        if partitions is not None:
-            self.declared[checked] = check_partitions(partitions)
-        return Topic(self, checked, body)
-
-    @overload
-    def consumer(
-        self, topics: str | Sequence[str], *, group: str, **options: Unpack[ConsumerOptions]
-    ) -> Callable[[F], F]: ...
-
-    @overload
-    def consumer(
-        self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
-    ) -> Callable[[B], B]: ...
-
-    @hinted  # type: ignore[misc] # ConsumerOptions are these without batch
-    def consumer(
-        self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
-    ) -> Callable[[Any], Any]:
-        """Register a handler for one or more topics; the function stays an ordinary one.
-
-        An async function runs in the event loop, a plain one in a thread. It gets the Message, or
-        the body where a parameter is annotated with the body's type, or both.
-
-        An attempt fails if the function returns False or a ConsumeResult that says so, raises
-        anything, takes longer than `consume_timeout`, or returns None although its annotation
-        promises something else (`none_is` overrides that). Every other value commits the message.
-        ConsumeResult.retry, .postpone and .dead_letter, returned or raised as Retry, Postpone and
-        DeadLetter, choose when it comes again, or that it does not.
-
-        With `batch` the function gets a list of messages, and returns one outcome for all of them,
-        or a mapping of message id to outcome.
-
-        Args:
-            topics: A topic or several; created if they are not there.
-            group: The consumer group; created when a worker starts.
-            options: See rqretry.ConsumerOptions, and BatchConsumerOptions for those of `batch`.
-
-        Raises:
-            InvalidArgument: A value is outside its limits.
-            ConfigError: The function cannot take a message, the group already has a handler for
-                this topic, or a worker of this app runs already.
-        """
-        return self.register(topics, group, options)
-
-    def register(
-        self,
-        topics: str | Sequence[str],
-        group: str,
-        options: AnyOptions,
-        *,
-        body_type: Any = None,
-    ) -> Callable[[F], F]:
-        """The decorator behind `consumer`, for topics with a body type too."""
-
-        def decorate(handler: F) -> F:
-            self._refuse_late(f"handler of group {show(group)}")
-            self._registry.add(handler, topics, group, options, body_type=body_type)
-            return handler
-
-        return decorate
-
-    @overload
-    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def task(
-        self, name: str | None = None, **options: Unpack[ConsumerOptions]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-
-    def task(
-        self, name: Callable[P, R] | str | None = None, **options: Unpack[ConsumerOptions]
-    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-        """Make a function a task: `await f.send(...)` has a worker call it.
-
-        Both `@app.task` and `@app.task(...)` work.
-
-        What it returns means nothing: only an exception fails the attempt.
-
-        Args:
-            name: Its topic and group; default the function's name.
-            options: See rqretry.ConsumerOptions.
-
-        Raises:
-            InvalidArgument: A value is outside its limits.
-            ConfigError: An annotation cannot be checked, or the name is taken.
-        """
-        if callable(name):
-            return self._task(name, None, options)
-        return lambda function: self._task(function, name, options)
-
-    def _task(
-        self, function: Callable[P, R], name: str | None, options: ConsumerOptions
-    ) -> Task[P, R]:
-        self._refuse_late("task")
-        chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
-        binding = bind_task(function)
-        self._registry.add(function, chosen, chosen, options, binding=binding)
-        self.declared.setdefault(chosen, None)
-        return Task(self, chosen, function, binding)
-
-    def middleware(self, function: M) -> M:
-        """Put an async function (message, call_next) around every attempt, the first outermost."""
-        self.hooks.add_middleware(function)
-        return function
-
-    def on(self, event: EventName) -> Callable[[C], C]:
-        """Call a function, plain or async, with an Event when something happens.
-
-        Args:
-            event: "failure", "dead_letter", "lease_lost", "started" or "stopped".
-
-        Raises:
-            InvalidArgument: There is no such event.
-        """
-        self.hooks.check_event(event)
-
-        def decorate(callback: C) -> C:
-            self.hooks.add_callback(event, callback)
-            return callback
-
-        return decorate
-
-    def transaction_checker(
-        self, producer_group: str, **options: Unpack[TransactionCheckerOptions]
-    ) -> Callable[[F], F]:
-        """Register a function that knows how transactions of a producer group ended.
-
-        A transaction that its producer does not decide is checked back by a worker of this app:
-        the function, plain or async, gets a TransactionCheck and answers a TransactionResolution.
-        One that raises, takes too long or answers anything else does not know. The options are
-        also those of this app's own transactions of the group.
-
-        Args:
-            producer_group: As `transaction` was given it.
-            options: See TransactionCheckerOptions.
-
-        Raises:
-            InvalidArgument: A value is outside its limits.
-            ConfigError: The group has a checker already.
-        """
-        check_group(producer_group)
-
-        def decorate(function: F) -> F:
-            self._refuse_late(f"checker of producer group {show(producer_group)}")
-            self.checkers.add(function, producer_group, options)
-            return function
-
-        return decorate
-
-    # -- running -----------------------------------------------------------------------------
+    def _made(self, kind: Callable[..., Either]) -> Either:
+        url, namespace, levels = self.clients.given
+        client = kind(url, namespace=namespace, delay_levels=levels, timeout=self._patience_s)
+        parts = parts_of(client)
+        parts.catalog.topics.declared = self.topics
+        parts.catalog.topics.only_declared = self._only_declared
+        parts.checkers = self.checkers
+        return client
 
     def worker(
         self,
@@ -315,30 +134,71 @@ class App(PeriodicHandlers):
             grace=grace,
             explicit=explicit,
             hooks=self.hooks,
-            declared=self.declared,
+            declared=self.topics,
             checkers=self.checkers,
         )
         worker.schedules = self.schedules
-        worker.serving = partial(self._serving, self._registered)
+        worker.serving = partial(self.serving, self.count)
         return worker
 
-    @property
-    def _registered(self) -> int:
-        return len(self.consumers) + len(self.checkers.specs)
 
-    @contextmanager
-    def _serving(self, known: int) -> Iterator[None]:
-        """Around the run of a worker that was made when so many were registered."""
-        if known != self._registered:
-            raise ConfigError(
-                "handlers were registered after the worker was made, which would never serve them:"
-                " register all of them before, as where the module is imported"
-            )
-        self._workers += 1
-        try:
-            yield
-        finally:
-            self._workers -= 1
+class App(Decorators[AppParts]):
+    """Consumers and a publisher on one namespace of one server. Making one does no I/O.
+
+    Args:
+        url: The server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.
+        namespace: Default RQRETRY_NAMESPACE, else "default".
+        delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
+            used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
+        include: Modules that register more consumers; a worker imports them.
+        create_topics: False: publishing to a topic that is neither there nor declared, as `topic`
+            and `task` do, raises TopicNotFound, so that a misspelt name creates none; default True.
+            A worker creates the topics of its consumers in any case.
+        timeout: How long a publish and every other call of this program (not a worker's) is
+            repeated while the server does not answer, 10 ms or more; default 15 s.
+        lifespan: An async context manager function that gets the app, entered in each worker
+            process before the first message and left after the last; its value is `app.state`.
+
+    Attributes:
+        state: What the lifespan yielded; None outside of it.
+
+    Raises:
+        ConfigError: The URL cannot work as it is written.
+        InvalidArgument: The namespace or the level table is outside its limits.
+    """
+
+    @hinted
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        delay_levels: str | Sequence[Duration] | None = None,
+        include: Sequence[str] = (),
+        create_topics: bool = True,
+        timeout: Duration = REPEAT_SECONDS,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        modules = [include] if isinstance(include, str) else list(include)
+        patience = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
+        clients = AppClients((url, namespace, delay_levels), (Client, AsyncClient))
+        only_declared = not check_flag("create_topics", create_topics)
+        self._parts = AppParts(
+            clients, modules, patience, only_declared=only_declared, living=self._living
+        )
+        self._lifespan = lifespan
+        self.state: Any = None
+
+    def configure(self, url: str | None = None, namespace: str | None = None) -> None:
+        """Use another server or namespace than the code names; before the first publish.
+
+        The command line does this for `--url` and `--namespace`.
+        """
+        old_url, old_namespace, levels = self._parts.clients.given
+        given = url or old_url, namespace or old_namespace, levels
+        self._parts.clients = AppClients(given, self._parts.clients.kinds)
+
+    # -- running -----------------------------------------------------------------------------
 
     async def run(
         self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True
@@ -355,9 +215,10 @@ class App(PeriodicHandlers):
             UnsafeServer: Messages could be lost on the server; see `rqretry doctor`.
             RqretryError: Handlers that timed out do not end: end this process, too.
         """
-        async with self.living():
-            worker = self.worker(concurrency=concurrency, grace=grace)
-            await asyncio.to_thread(require_safe_server, self.settings.url, self.settings.namespace)
+        async with self._living():
+            worker = self._parts.worker(concurrency=concurrency, grace=grace)
+            settings = self._parts.settings
+            await asyncio.to_thread(require_safe_server, settings.url, settings.namespace)
             await run_until_stopped(worker, signals=signals)
         if worker.needs_replacement:
             raise RqretryError(
@@ -366,7 +227,7 @@ class App(PeriodicHandlers):
             )
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
+    async def _living(self) -> AsyncIterator[None]:
         """The lifespan around what a worker does; closes the app's connections at its end."""
         try:
             if self._lifespan is None:
@@ -383,25 +244,12 @@ class App(PeriodicHandlers):
     @property
     def client(self) -> Client:
         """The same app without asyncio: for sync handlers, Django, Flask; thread- and fork-safe."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._made(self._kinds[0])
-            return self._client
+        return self._parts.client()
 
     @property
     def async_client(self) -> AsyncClient:
         """The asyncio client that `publish` uses."""
-        if self._async_client is None:
-            self._async_client = self._made(self._kinds[1])
-        return self._async_client
-
-    def _made(self, kind: Callable[..., Either]) -> Either:
-        url, namespace, levels = self._given
-        client = kind(url, namespace=namespace, delay_levels=levels, timeout=self._timeout)
-        client.catalog.topics.declared = self.declared
-        client.catalog.topics.only_declared = not self.create_topics
-        client.checkers = self.checkers
-        return client
+        return self._parts.async_client()
 
     @property
     def admin(self) -> AsyncAdmin:
@@ -439,8 +287,9 @@ class App(PeriodicHandlers):
             NotConfirmed: It is stored, but not as durably as was asked for.
         """
         try:
-            client = self._async_client or self.async_client
-            return await client.publisher.publish(topic, body, options)
+            parts = self._parts
+            publisher = parts.clients.publisher or parts_of(parts.async_client()).publisher
+            return await publisher.publish(topic, body, options)
         except RqretryError as error:
             end_at_caller(error)
             raise
@@ -486,14 +335,12 @@ class App(PeriodicHandlers):
 
     async def aclose(self) -> None:
         """Send what is waiting to be sent, and close the connections; using it opens new ones."""
-        with self._lock:
-            async_client, self._async_client = self._async_client, None
-            client, self._client = self._client, None
+        client, async_client = self._parts.clients.taken()
         if async_client is not None:
             await async_client.aclose()
         if client is not None:
             client.close()
 
     def __repr__(self) -> str:
-        url, count = self.settings.url.safe, len(self.consumers)
-        return f"<App {url} namespace {self.settings.namespace}, {count} consumers>"
+        settings, count = self._parts.settings, len(self._parts.consumers)
+        return f"<App {settings.url.safe} namespace {settings.namespace}, {count} consumers>"

@@ -16,31 +16,26 @@ from rqretry.admin import dead_letters as dead_letter_verbs
 from rqretry.admin import schedules as schedule_verbs
 from rqretry.admin import transactions as transaction_verbs
 from rqretry.admin.context import AdminContext
-from rqretry.catalog.catalog import Catalog
+from rqretry.consumer.client_parts import ClientParts
 from rqretry.consumer.simple_consumer import (
     AsyncSimpleConsumer,
     SimpleConsumer,
     SimpleConsumerOptions,
-    simple_operations,
 )
-from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
+from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import RqretryError, end_at_caller
-from rqretry.core.limits import check_flag, check_options, check_topic
+from rqretry.core.limits import check_flag
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
 from rqretry.core.suggestion import hinted
-from rqretry.core.worker_name import worker_name
 from rqretry.producer import periodic
-from rqretry.producer.cancel import recall
-from rqretry.producer.encode import Encoder
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
-from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
+from rqretry.producer.transaction import AsyncTransaction, Transaction
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
-from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -55,6 +50,7 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=Store | SyncStore)
+P = TypeVar("P")
 
 LEAST_TIMEOUT_S = 0.01
 
@@ -109,9 +105,7 @@ class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
     """The methods of `Admin`, awaited, as `AsyncClient.admin` and `App.admin`."""
 
 
-class _Parts(ABC, Generic[S]):
-    """What both clients are made of."""
-
+class _Client(ABC, Generic[S, P]):
     @hinted
     def __init__(
         self,
@@ -121,41 +115,24 @@ class _Parts(ABC, Generic[S]):
         delay_levels: str | Sequence[Duration] | None = None,
         create_topics: bool = True,
         timeout: Duration = REPEAT_SECONDS,
-        library: ScriptLibrary | None = None,
-        store: S | None = None,
     ) -> None:
-        self.settings = Settings.read(url, namespace, delay_levels)
-        self.name = worker_name()
+        settings = Settings.read(url, namespace, delay_levels)
         patience = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
-        self.store: S = store or self._connect(library)
-        if store is None:
-            self.store.repeat_seconds = patience
-            self.store.reply_seconds = min(self.store.reply_seconds, patience)
-        self.checkers = Checkers()
-        self.catalog = Catalog(self.settings.namespace, self.settings.levels, self.name)
-        self.catalog.topics.only_declared = not check_flag("create_topics", create_topics)
-        self.encoder = Encoder(self.catalog, self.store.clock)
-        self._open(AdminContext(self.catalog, self.name))
+        self._parts = self._made(settings)
+        self._parts.catalog.topics.only_declared = not check_flag("create_topics", create_topics)
+        store = self._parts.store
+        store.repeat_seconds = patience
+        store.reply_seconds = min(store.reply_seconds, patience)
 
     @abstractmethod
-    def _connect(self, library: ScriptLibrary | None) -> S:
-        """The store of this kind of client."""
-
-    def _open(self, operator: AdminContext) -> None:
-        """Make what depends on the kind of store."""
-
-    def _transaction(
-        self, topic: str, group: str | None, options: TransactionOptions
-    ) -> TransactionOperations:
-        terms = self.checkers.terms(check_topic(topic), group, options)
-        return TransactionOperations(self.encoder, terms, self.name)
+    def _made(self, settings: Settings) -> ClientParts[S, P]: ...
 
     def __repr__(self) -> str:
-        url, namespace = self.settings.url.safe, self.settings.namespace
+        url, namespace = self._parts.settings.url.safe, self._parts.settings.namespace
         return f"<{type(self).__name__} {url} namespace {namespace}>"
 
 
-class Client(_Parts[SyncStore], Closing):
+class Client(_Client[SyncStore, SyncPublisher], Closing):
     """rqretry without asyncio: for scripts, Django, Flask, and sync handlers.
 
     Thread- and fork-safe; a context manager.
@@ -174,12 +151,13 @@ class Client(_Parts[SyncStore], Closing):
         ConfigError: The URL cannot work as it is written.
     """
 
-    def _connect(self, library: ScriptLibrary | None) -> SyncStore:
-        return SyncStore(self.settings.url, library)
+    def _made(self, settings: Settings) -> ClientParts[SyncStore, SyncPublisher]:
+        return ClientParts(settings, SyncStore(settings.url), SyncPublisher)
 
-    def _open(self, operator: AdminContext) -> None:
-        self.publisher = SyncPublisher(self.store, self.encoder)
-        self.admin = Admin(self.store, operator)
+    @property
+    def admin(self) -> Admin:
+        """The operators' verbs."""
+        return Admin(self._parts.store, self._parts.operator)
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message for every group of a topic, which is created if it is not there.
@@ -212,7 +190,7 @@ class Client(_Parts[SyncStore], Closing):
             NotConfirmed: It is stored, but not as durably as was asked for.
         """
         try:
-            return self.publisher.publish(topic, body, options)
+            return self._parts.publisher.publish(topic, body, options)
         except RqretryError as error:
             end_at_caller(error)
             raise
@@ -234,7 +212,7 @@ class Client(_Parts[SyncStore], Closing):
             NotConfirmed: All are stored, some not as durably as was asked for.
         """
         try:
-            return self.publisher.publish_many(topic, durable(messages, durability))
+            return self._parts.publisher.publish_many(topic, durable(messages, durability))
         except RqretryError as error:
             end_at_caller(error)
             raise
@@ -260,7 +238,9 @@ class Client(_Parts[SyncStore], Closing):
         Raises:
             InvalidArgument: A value is outside its limits.
         """
-        return Transaction(self.store, self._transaction(topic, producer_group, options))
+        return Transaction(
+            self._parts.store, self._parts.transaction(topic, producer_group, options)
+        )
 
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
@@ -277,7 +257,7 @@ class Client(_Parts[SyncStore], Closing):
             MessageNotFound: Nothing is stored under this id, and no history has its delivery.
             TopicNotFound: There is no such topic.
         """
-        return self.store.perform(recall(self.catalog, id, topic, worker=self.name))
+        return self._parts.store.perform(self._parts.recall(id, topic))
 
     @hinted
     def simple_consumer(
@@ -300,30 +280,29 @@ class Client(_Parts[SyncStore], Closing):
             InvalidArgument: A value is outside its limits.
             ConfigError: The group is of another kind.
         """
-        check_options(options, SimpleConsumerOptions, "simple consumer option")
-        operations = simple_operations(self.catalog, self.name, topics, group, **options)
-        return SimpleConsumer(self.store, operations)
+        return SimpleConsumer(self._parts.store, self._parts.receiver(topics, group, options))
 
     def close(self) -> None:
         """Close the connections."""
-        self.publisher.close()
-        self.store.close()
+        self._parts.publisher.close()
+        self._parts.store.close()
 
 
-class AsyncClient(_Parts[Store], AsyncClosing):
+class AsyncClient(_Client[Store, Publisher], AsyncClosing):
     """rqretry with asyncio; the arguments and verbs are those of Client."""
 
-    def _connect(self, library: ScriptLibrary | None) -> Store:
-        return Store(self.settings.url, library)
+    def _made(self, settings: Settings) -> ClientParts[Store, Publisher]:
+        return ClientParts(settings, Store(settings.url), Publisher)
 
-    def _open(self, operator: AdminContext) -> None:
-        self.publisher = Publisher(self.store, self.encoder)
-        self.admin = AsyncAdmin(self.store, operator)
+    @property
+    def admin(self) -> AsyncAdmin:
+        """The operators' verbs, to await."""
+        return AsyncAdmin(self._parts.store, self._parts.operator)
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
         try:
-            return await self.publisher.publish(topic, body, options)
+            return await self._parts.publisher.publish(topic, body, options)
         except RqretryError as error:
             end_at_caller(error)
             raise
@@ -333,7 +312,7 @@ class AsyncClient(_Parts[Store], AsyncClosing):
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         try:
-            return await self.publisher.publish_many(topic, durable(messages, durability))
+            return await self._parts.publisher.publish_many(topic, durable(messages, durability))
         except RqretryError as error:
             end_at_caller(error)
             raise
@@ -346,11 +325,13 @@ class AsyncClient(_Parts[Store], AsyncClosing):
         **options: Unpack[TransactionOptions],
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
-        return AsyncTransaction(self.store, self._transaction(topic, producer_group, options))
+        return AsyncTransaction(
+            self._parts.store, self._parts.transaction(topic, producer_group, options)
+        )
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due; see Client.recall."""
-        return await self.store.perform(recall(self.catalog, id, topic, worker=self.name))
+        return await self._parts.store.perform(self._parts.recall(id, topic))
 
     @hinted
     def simple_consumer(
@@ -361,11 +342,9 @@ class AsyncClient(_Parts[Store], AsyncClosing):
         **options: Unpack[SimpleConsumerOptions],
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
-        check_options(options, SimpleConsumerOptions, "simple consumer option")
-        operations = simple_operations(self.catalog, self.name, topics, group, **options)
-        return AsyncSimpleConsumer(self.store, operations)
+        return AsyncSimpleConsumer(self._parts.store, self._parts.receiver(topics, group, options))
 
     async def aclose(self) -> None:
         """Send what is waiting to be sent, and close the connections."""
-        await self.publisher.aclose()
-        await self.store.aclose()
+        await self._parts.publisher.aclose()
+        await self._parts.store.aclose()

@@ -5,6 +5,7 @@ from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import TOPIC, bodies, check, publish_all
 from rqretry import App
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import lease
 
@@ -42,12 +43,12 @@ def mass_expiry(messages: int | None) -> Figures:
 def _lease_all(url: str, count: int) -> None:
     app = App(url)
     with app.client as client:
-        client.store.perform(client.catalog.join("bench", "push", [TOPIC]))
-        keys = client.catalog.group_keys(TOPIC, 0, "bench")
+        parts_of(client).store.perform(parts_of(client).catalog.join("bench", "push", [TOPIC]))
+        keys = parts_of(client).catalog.group_keys(TOPIC, 0, "bench")
         held = 0
         while held < count:
             command = lease(keys, worker="gone", want=MAX_BATCH, visibility_ms=VISIBILITY_MS)
-            held += len(client.store.run(command).ids)
+            held += len(parts_of(client).store.run(command).ids)
 
 
 def _deadlines(server: Server) -> dict[str, float]:

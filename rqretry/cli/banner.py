@@ -15,6 +15,7 @@ from rqretry.core.catalog_records import PUSH, GroupRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import GroupNotFound
 from rqretry.core.limits import DLQ, UNLIMITED
+from rqretry.core.parts import parts_of
 from rqretry.core.rates import describe_limits
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.observability.log_format import JsonFormatter
@@ -55,14 +56,14 @@ def print_banner(
     as_json: bool = False,
 ) -> None:
     """Print it to standard output."""
-    settings = app.settings
+    settings = parts_of(app).settings
     count = "1 process" if processes == 1 else f"{processes} processes"
     lines = [
         f"rqretry {__version__}: {count}, namespace {settings.namespace}",
         f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}",
         f"         named by {named}",
     ]
-    for spec in app.consumers:
+    for spec in parts_of(app).consumers:
         lines += _consumer(app, spec, reached=reached, concurrency=concurrency)
     announce(lines, as_json=as_json)
     for finding in findings:
@@ -112,7 +113,7 @@ def _holds(spec: ConsumerSpec, record: GroupRecord, field: str) -> Any:
 
 
 def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:
-    store, catalog = app.client.store, app.client.catalog
+    store, catalog = parts_of(app.client).store, parts_of(app.client).catalog
     levels = store.perform(catalog.open())
     try:
         return store.perform(catalog.groups.get(default.name)), levels

@@ -15,6 +15,7 @@ from rqretry.cli.output import SCHEMA, json_line
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import show
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import MAX_BATCH
 
 STANDARD_OUTPUT = "-"
@@ -57,8 +58,8 @@ def pages_of(
     client: Client, group: str, wanted: DeadLetterFilter, *, with_bodies: bool
 ) -> Iterator[list[DeadLetterRecord]]:
     """The chosen dead letters, oldest first; a page per partition in memory."""
-    perform = client.store.perform
-    places = perform(dead_letter_places(client.admin.operations, group, wanted))
+    perform = parts_of(client).store.perform
+    places = perform(dead_letter_places(parts_of(client.admin).operations, group, wanted))
     source = DeadLettersInOrder(places, wanted, with_bodies=with_bodies)
     while found := perform(source.take(MAX_BATCH)):
         yield [dead_letter for dead_letter, _ in found]

@@ -33,6 +33,7 @@ from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.parts import parts_of
 from rqretry.protocol.inspect import tracebacks
 
 group_argument = click.argument(
@@ -69,7 +70,9 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
             pages = pages_of(client, group, DeadLetterFilter(all=True), with_bodies=False)
             some = print_messages(group, pages, as_json=as_json)
         else:
-            found = client.store.perform(clusters(client.admin.operations, group))
+            found = parts_of(client).store.perform(
+                clusters(parts_of(client.admin).operations, group)
+            )
             print_clusters(group, found, as_json=as_json)
             some = bool(found)
     if not some:
@@ -185,10 +188,12 @@ def _traceback(client: Client, dead_letter: DeadLetterRecord) -> str:
     """The traceback kept for the fingerprint, by whichever partition has it."""
     if not dead_letter.fingerprint:
         return ""
-    record = client.store.perform(client.catalog.topics.get(dead_letter.topic))
+    record = parts_of(client).store.perform(parts_of(client).catalog.topics.get(dead_letter.topic))
     keys = [
-        client.catalog.group_keys(dead_letter.topic, number, dead_letter.group)
+        parts_of(client).catalog.group_keys(dead_letter.topic, number, dead_letter.group)
         for number in range(record.partitions)
     ]
-    kept = client.store.run_all([tracebacks(key, [dead_letter.fingerprint]) for key in keys])
+    kept = parts_of(client).store.run_all(
+        [tracebacks(key, [dead_letter.fingerprint]) for key in keys]
+    )
     return next((text for (text,) in kept if text), "")

@@ -12,6 +12,7 @@ from rqretry.cli.options import json_command, target_of
 from rqretry.cli.output import print_json, print_table
 from rqretry.cli.session import connected
 from rqretry.core.errors import UnsafeServer
+from rqretry.core.parts import parts_of
 from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
 
@@ -29,8 +30,8 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
     settings = target_of(context).settings()
     try:
         with connected(context) as client:
-            client.store.repeat_seconds = FIRST_REPEAT_SECONDS
-            findings = examine(client.store, settings.namespace)
+            parts_of(client).store.repeat_seconds = FIRST_REPEAT_SECONDS
+            findings = examine(parts_of(client).store, settings.namespace)
     except UnsafeServer as error:  # too old for the other checks
         findings = [Finding("version", "refused", str(error), "upgrade the server")]
     if as_json:

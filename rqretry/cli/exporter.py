@@ -10,6 +10,7 @@ from rqretry.cli.metrics import render
 from rqretry.cli.options import host_option, port_option, server_command, url_of
 from rqretry.cli.session import connected
 from rqretry.client import Client
+from rqretry.core.parts import parts_of
 from rqretry.supervision.metrics_port import PATH, open_server
 from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
@@ -30,10 +31,10 @@ def exporter(context: click.Context, *, port: int, host: str) -> None:
     away a scrape is answered with 503.
     """
     with suppress(StoppedEarly), Stoppable(), connected(context) as client:
-        client.store.repeat_seconds = FIRST_REPEAT_SECONDS
+        parts_of(client).store.repeat_seconds = FIRST_REPEAT_SECONDS
         server = open_server(host, port, Metrics(client).text, "--port")
         with server:
-            namespace = client.settings.namespace
+            namespace = parts_of(client).settings.namespace
             click.echo(f"metrics of namespace {namespace} at {url_of(host, port, PATH)}")
             server.serve_forever(_POLL_S)
 
@@ -51,7 +52,7 @@ class Metrics:
         """Raises RqretryError if the server does not answer."""
         with self._lock:
             if time.monotonic() >= self._until:
-                fault = self._client.store.look()
+                fault = parts_of(self._client).store.look()
                 self._text = render(self._client.admin.stats(), evicts=fault is not None)
                 self._until = time.monotonic() + CACHED_S
             return self._text

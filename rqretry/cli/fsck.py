@@ -12,6 +12,7 @@ from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
+from rqretry.core.parts import parts_of
 
 
 @click.command(epilog="Example: rqretry fsck --repair --dry-run")
@@ -30,7 +31,7 @@ def fsck(context: click.Context, *, repair: bool, dry_run: bool, yes: bool, as_j
         raise click.UsageError("--dry-run and --yes belong to a repair: give --repair with them")
     with connected(context) as client:
         result = client.admin.fsck()
-        namespace = client.settings.namespace
+        namespace = parts_of(client).settings.namespace
         if not result.partitions:
             note(f"namespace {namespace} has no topics{elsewhere(client)}")
         fixable = sum(bool(problem.remedy) for problem in result.problems)

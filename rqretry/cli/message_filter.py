@@ -7,6 +7,7 @@ import click
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.cli.options import grouped, read_when
 from rqretry.client import Client
+from rqretry.core.parts import parts_of
 
 T = TypeVar("T")
 _CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
@@ -55,5 +56,5 @@ def read_filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:
 def moment(client: Client, when: T) -> T | float:
     """An age as a time of the server's clock; what is none as it is."""
     if isinstance(when, float):
-        return client.store.clock.now_ms() / 1000 + when
+        return parts_of(client).store.clock.now_ms() / 1000 + when
     return when

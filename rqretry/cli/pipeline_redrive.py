@@ -15,6 +15,7 @@ from rqretry.cli.progress import working
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
+from rqretry.core.parts import parts_of
 from rqretry.spark.redrive_choice import Choice, choose
 from rqretry.spark.redrive_job import Pace, RedriveSummary, send, still_dead, summary_of
 from rqretry.spark.redrive_record import FOLDER, Record
@@ -80,7 +81,7 @@ def _chosen(
     if choice is not None:
         note(f"resuming the run recorded in {record.path}; --fresh discards it")
         return choice
-    space, url = client.settings.namespace, target_of(context).url
+    space, url = parts_of(client).settings.namespace, target_of(context).url
     with session_for("rqretry redrive", given["master"]) as spark:
         return choose(spark, given["group"], given["where"], namespace=space, url=url)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rqretry.cli.output import terminal
 from rqretry.client import Admin, Client
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command, Operation, Step, SyncPerformer
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
 def working(client: Client, what: str, total: int | None = None) -> Iterator[Admin]:
     """The operator's verbs, with a bar that follows their progress."""
     with progress(what, total) as advance:
-        yield Admin(_Watched(client.store, advance), client.admin.operations)
+        yield Admin(_Watched(parts_of(client).store, advance), parts_of(client.admin).operations)
 
 
 class _Watched:

@@ -11,6 +11,7 @@ from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Round, Upkeep
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
@@ -32,7 +33,7 @@ def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
     reapers may run beside each other.
     """
     with connected(context) as client:
-        namespace = client.settings.namespace
+        namespace = parts_of(client).settings.namespace
         if once:
             done = _finish(client)
         else:
@@ -47,14 +48,15 @@ def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
 
 
 def _upkeep(client: Client) -> Upkeep:
-    return Upkeep(client.catalog, client.name, spread=client.store.spread)
+    parts = parts_of(client)
+    return Upkeep(parts.catalog, parts.name, spread=parts.store.spread)
 
 
 def _finish(client: Client) -> Round:
     """Rounds until nothing more is due."""
     upkeep, done = _upkeep(client), Round(more=True)
     while done.more:
-        done = done._replace(more=False).plus(client.store.perform(upkeep.round()))
+        done = done._replace(more=False).plus(parts_of(client).store.perform(upkeep.round()))
     return done
 
 
@@ -64,7 +66,7 @@ def _run(client: Client) -> Round:
     with suppress(StoppedEarly), Stoppable():
         while True:
             try:
-                done = client.store.perform(upkeep.round())
+                done = parts_of(client).store.perform(upkeep.round())
             except (StoreUnavailable, AmbiguousResult) as error:
                 if not away:
                     note(f"{error}; trying again")

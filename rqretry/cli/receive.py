@@ -30,6 +30,7 @@ from rqretry.core.limits import (
     check_source,
 )
 from rqretry.core.message import Message
+from rqretry.core.parts import parts_of
 from rqretry.core.start import LATEST
 
 
@@ -98,7 +99,9 @@ def _receive(consumer: SimpleConsumer, given: dict[str, Any]) -> None:
     # What could not be printed is not acknowledged: it comes back.
     sys.stdout.flush()
     if not messages:
-        paused = f": group {given['group']} is paused" if consumer.operations.paused else ""
+        paused = (
+            f": group {given['group']} is paused" if parts_of(consumer).operations.paused else ""
+        )
         note(f"no message came within {spell(given['wait'])}{paused}")
     elif given["ack"]:
         consumer.ack(messages)

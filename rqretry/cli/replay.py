@@ -16,6 +16,7 @@ from rqretry.client import Client
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import ConfigError, MessageNotFound, RqretryError, show
+from rqretry.core.parts import parts_of
 from rqretry.protocol.inspect import Peeked, peek
 from rqretry.protocol.keys import GroupKeys
 from rqretry.supervision.app_loader import load_app, require_consumers
@@ -60,21 +61,24 @@ def find_dead_letter(client: Client, group: str, id_: str) -> DeadLetterRecord:
 
 def _find(client: Client, group: str, id_: str) -> Found:
     dead_letter, view = find_dead_letter(client, group, id_), client.admin.message(id_)
-    keys = client.catalog.group_keys(dead_letter.topic, view.partition, group)
-    seen: Peeked = client.store.run(peek(keys, id_))
+    catalog, store = parts_of(client).catalog, parts_of(client).store
+    keys = catalog.group_keys(dead_letter.topic, view.partition, group)
+    seen: Peeked = store.run(peek(keys, id_))
     # The delivery state has the number of the next lease; the last line is of the last attempt.
     lease_no = int(seen.delivery_state.partition(":")[0] or 2) - 1 if seen.delivery_state else 1
     lines = seen.failures.splitlines()
-    record = client.store.perform(client.catalog.groups.get(group))
+    record = store.perform(catalog.groups.get(group))
     return Found(
         dead_letter, keys, lease_no, lines[-2] if len(lines) > 1 else "", record.max_retries
     )
 
 
 def _spec(app: App, dead_letter: DeadLetterRecord, target: str) -> ConsumerSpec:
-    spec = spec_for(app.consumers, dead_letter.group, dead_letter.topic)
+    spec = spec_for(parts_of(app).consumers, dead_letter.group, dead_letter.topic)
     if spec is None:
-        known = ", ".join(sorted({f"{s.group} of {t}" for s in app.consumers for t in s.topics}))
+        known = ", ".join(
+            sorted({f"{s.group} of {t}" for s in parts_of(app).consumers for t in s.topics})
+        )
         raise ConfigError(
             f"{target} has no handler of group {show(dead_letter.group)} for topic"
             f" {show(dead_letter.topic)}; it has {known}"
@@ -106,8 +110,8 @@ def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
 async def _dry_run(app: App, spec: ConsumerSpec, delivery: Delivery, most: int) -> DryRun:
     ended: DryRun | None = None
     try:
-        async with app.living():
-            ended = await dry_run(app.hooks, spec, delivery, most)
+        async with parts_of(app).living():
+            ended = await dry_run(parts_of(app).hooks, spec, delivery, most)
     except RqretryError:
         raise
     except Exception as error:

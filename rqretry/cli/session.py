@@ -11,6 +11,7 @@ from rqretry.cli.options import target_of
 from rqretry.cli.output import Cells, note, print_list
 from rqretry.client import Client
 from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.transport.store_sync import SyncStore, reach
 
@@ -27,7 +28,7 @@ def connected(context: click.Context) -> Iterator[Client]:
     target = target_of(context)
     target.settings()
     with Client(target.url, namespace=target.namespace) as client:
-        reach(client.store)
+        reach(parts_of(client).store)
         try:
             yield client
             _note_moved(client)
@@ -37,7 +38,9 @@ def connected(context: click.Context) -> Iterator[Client]:
 
 def _note_moved(client: Client) -> None:
     """Say what a command that reads has moved, because it was due and nobody had done it."""
-    moved = {verb: count for verb, count in client.admin.operations.moved.items() if count}
+    moved = {
+        verb: count for verb, count in parts_of(client.admin).operations.moved.items() if count
+    }
     if moved:
         listed = ", ".join(f"{count} {verb}" for verb, count in moved.items())
         note(f"first moved what was due in what was read: {listed}")
@@ -47,7 +50,7 @@ def print_all(
     client: Client, key: str, records: Sequence[Any], table: Cells, none: str, *, as_json: bool
 ) -> None:
     """What the namespace has of one sort; with nothing, a note that it has no such thing."""
-    namespace = client.settings.namespace
+    namespace = parts_of(client).settings.namespace
     if not records:
         note(f"namespace {namespace} has no {none}{elsewhere(client)}")
     print_list({"namespace": namespace}, key, records, table, as_json=as_json)
@@ -55,9 +58,9 @@ def print_all(
 
 def elsewhere(client: Client) -> str:
     """The end of a sentence: the other namespaces that hold topics; "" if there are none."""
-    own = client.settings.namespace
+    own = parts_of(client).settings.namespace
     try:
-        found = sorted(_namespaces(client.store) - {own})
+        found = sorted(_namespaces(parts_of(client).store) - {own})
     except RqretryError:  # a hint; without the right to SCAN there is none
         return ""
     if not found:

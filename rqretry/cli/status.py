@@ -19,6 +19,7 @@ from rqretry.cli.status_watch import details
 from rqretry.client import Client
 from rqretry.core.durations import spell
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.core.rates import describe_limits
 from rqretry.core.route import QUEUE
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
@@ -44,7 +45,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
         if watch:
             _watch(client, topic)
             return
-        stats, fault = client.admin.stats(topic), client.store.look()
+        stats, fault = client.admin.stats(topic), parts_of(client).store.look()
         reasons = client.admin.reasons(topic)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
@@ -71,7 +72,7 @@ def _watch(client: Client, topic: str | None) -> None:
     """Refresh until stopped, which is success; an unreachable server is retried."""
     with suppress(StoppedEarly), Stoppable(), screen() as show:
         before, at = client.admin.stats(topic), time.monotonic()
-        page = [*_page(before, client.store.look())]
+        page = [*_page(before, parts_of(client).store.look())]
         show(page)
         while True:
             time.sleep(WATCH_EVERY_S)
@@ -82,7 +83,7 @@ def _watch(client: Client, topic: str | None) -> None:
             except (StoreUnavailable, AmbiguousResult) as error:
                 show([*page, "", clean(f"{error}; trying again")])
                 continue
-            page = [*_page(after, client.store.look()), *rest]
+            page = [*_page(after, parts_of(client).store.look()), *rest]
             show(page)
             before, at = after, now
 

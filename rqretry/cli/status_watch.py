@@ -8,6 +8,7 @@ from rqretry.admin.views import Cluster, Stats
 from rqretry.cli.output import Part, date, rows_of, table_of
 from rqretry.client import Client
 from rqretry.core.durations import spell
+from rqretry.core.parts import parts_of
 
 _MOST_CLUSTERS = 5
 
@@ -17,12 +18,12 @@ def details(client: Client, stats: Stats) -> Iterator[Part]:
     yield from _ladder(client, stats)
     yield from _workers(client.admin.workers())
     for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
-        found = client.store.perform(clusters(client.admin.operations, group))
+        found = parts_of(client).store.perform(clusters(parts_of(client.admin).operations, group))
         yield from _clusters(group, found)
 
 
 def _ladder(client: Client, stats: Stats) -> Iterator[Part]:
-    now_ms = client.store.clock.now_ms()
+    now_ms = parts_of(client).store.clock.now_ms()
     rows = [
         (topic.topic, group.group, rung.level, rung.count, _due(rung.next_due_ms, now_ms))
         for topic in stats.topics

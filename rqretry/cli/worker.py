@@ -28,6 +28,7 @@ from rqretry.cli.options import (
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.core.errors import show
+from rqretry.core.parts import parts_of
 from rqretry.core.settings import URL_VARIABLE, named_by
 from rqretry.observability.log_format import (
     FORMATS,
@@ -166,7 +167,7 @@ def _run(
     require_consumers(app, target, given["app_dir"])
     with EmbeddedRedis() if given["redis"] else nullcontext() as server:
         url = where.url if server is None else server.url
-        named = named_by(url, app.named_url)
+        named = named_by(url, parts_of(app).clients.given[0])
         app.configure(url, where.namespace)
         as_json = logs.format == "json"
         _start(app, named, embedded=given["redis"] is not None, given=given, as_json=as_json)
@@ -188,7 +189,10 @@ def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any], as_js
     """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
     findings = examine_before_work(
-        client.store, app.settings.namespace, strict=given["strict"], embedded=embedded
+        parts_of(client).store,
+        parts_of(app).settings.namespace,
+        strict=given["strict"],
+        embedded=embedded,
     )
     print_banner(
         app,

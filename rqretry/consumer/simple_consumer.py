@@ -48,7 +48,7 @@ class AsyncSimpleConsumer(_Verbs, AsyncFacade[SimpleOperations], AsyncClosing):
 
     async def join(self) -> Self:
         """Subscribe now. Raises GroupNotFound, TopicNotFound."""
-        await self.store.perform(self.operations.join())
+        await self._parts.store.perform(self._parts.operations.join())
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:

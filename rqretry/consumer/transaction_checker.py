@@ -97,19 +97,19 @@ class TransactionCheck:
     max_checks: int
     messages: tuple[HalfMessage, ...] = ()
 
-    @staticmethod
-    def of(record: Record, messages: tuple[HalfMessage, ...]) -> "TransactionCheck":
-        """What is to be checked."""
-        return TransactionCheck(
-            record.id,
-            record.terms.topic,
-            record.terms.group,
-            datetime.fromtimestamp(record.opened_ms / 1000, UTC),
-            record.opened_by,
-            record.checks,
-            record.terms.most,
-            messages,
-        )
+
+def check_of(record: Record, messages: tuple[HalfMessage, ...]) -> TransactionCheck:
+    """What a checker gets of a transaction."""
+    return TransactionCheck(
+        record.id,
+        record.terms.topic,
+        record.terms.group,
+        datetime.fromtimestamp(record.opened_ms / 1000, UTC),
+        record.opened_by,
+        record.checks,
+        record.terms.most,
+        messages,
+    )
 
 
 class CheckerSpec(NamedTuple):

@@ -1,11 +1,11 @@
 """A declared topic: a name with a body type, and the verbs that use it."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
+from rqretry.consumer.declared import Declared
 from rqretry.consumer.options import (
-    AnyOptions,
     BatchConsumerOptions,
     ConsumerOptions,
 )
@@ -23,18 +23,8 @@ BatchHandler = Callable[[list[Message[T]]], BatchReturn | Awaitable[BatchReturn]
 B = TypeVar("B", bound=BatchHandler[Any])
 
 
-class Registers(Publishes, Protocol):
+class PublishesMany(Publishes, Protocol):
     """What a topic needs of its app."""
-
-    def register(
-        self,
-        topics: str | Sequence[str],
-        group: str,
-        options: AnyOptions,
-        *,
-        body_type: Any = None,
-    ) -> Callable[[F], F]:
-        """Register a handler."""
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
@@ -55,8 +45,9 @@ class Topic(Generic[T]):
         body: The type that its bodies fit; None for anything.
     """
 
-    def __init__(self, app: Registers, name: str, body: Any) -> None:
+    def __init__(self, app: PublishesMany, declared: Declared, name: str, body: Any) -> None:
         self._app = app
+        self._declared = declared
         self.name = name
         self.body = body
         self._fit = None if body is None else fitting(body)
@@ -74,7 +65,7 @@ class Topic(Generic[T]):
         self, *, group: str, **options: Unpack[BatchConsumerOptions]
     ) -> Callable[[Any], Any]:
         """Register a handler for this topic; see App.consumer."""
-        return self._app.register(self.name, group, options, body_type=self.body)
+        return self._declared.register(self.name, group, options, body_type=self.body)
 
     async def publish(
         self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]

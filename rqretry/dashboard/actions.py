@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from rqretry.client import AsyncClient
+from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.render import forbidden, not_found, render
 from rqretry.dashboard.request_args import MANY, asked, choice_of, group_of, posted
@@ -27,7 +28,7 @@ class Actions:
     def __init__(self, client: AsyncClient, rights: Rights) -> None:
         self._admin = client.admin
         self._rights = rights
-        self._frame = rights.frame(client.settings.namespace)
+        self._frame = rights.frame(parts_of(client).settings.namespace)
 
     async def confirm(self, request: Request) -> Response:
         """Say what would happen, and ask."""

@@ -22,6 +22,7 @@ from rqretry.cli.stop import stop_signals
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import AsyncClient
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.parts import parts_of
 from rqretry.core.settings import TOKEN_VARIABLE, variable
 from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
@@ -68,7 +69,7 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
     token = _token(given["token_file"])
     _check_host(given["host"], token, behind_proxy=given["behind_proxy"])
     with connected(context) as client:
-        namespace = client.settings.namespace
+        namespace = parts_of(client).settings.namespace
     with closing(_listen(given["host"], given["port"])) as listening, stop_signals():
         address = url_of(given["host"], given["port"], "/")
         rights = "with operator rights" if given["operator"] else "read-only"
@@ -88,7 +89,7 @@ async def _serve(
     rights = Rights(operator=given["operator"], token=token, hosts=LOOPBACK | names)
     target = target_of(context)
     async with AsyncClient(target.url, namespace=target.namespace) as client:
-        client.store.repeat_seconds = FIRST_REPEAT_SECONDS
+        parts_of(client).store.repeat_seconds = FIRST_REPEAT_SECONDS
         server = make_server(make_site(client, rights, trace_url=given["trace_url"]))
         await server.serve(sockets=[listening])
 

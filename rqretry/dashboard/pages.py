@@ -17,6 +17,7 @@ from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import InvalidArgument, MessageNotFound
 from rqretry.core.limits import check_message_id
+from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
 from rqretry.dashboard.overview import overview
@@ -37,10 +38,10 @@ class Pages:
         self, client: AsyncClient, rights: Rights, sampler: Sampler, trace_url: str | None
     ) -> None:
         self._admin = client.admin
-        self._perform = client.store.perform
+        self._perform = parts_of(client).store.perform
         self._sampler = sampler
         self._trace_url = trace_url
-        self._frame = rights.frame(client.settings.namespace)
+        self._frame = rights.frame(parts_of(client).settings.namespace)
         self._one = asyncio.Lock()  # a far page of dead letters takes long: one at a time
 
     async def overview(self, request: Request) -> Response:
@@ -115,7 +116,7 @@ class Pages:
         name, fields = group_of(request), asked(request, "fingerprint", "page")
         fingerprint, page = fingerprint_of(fields), page_of(fields)
         first = (page - 1) * PAGE_ROWS
-        context, dead_letters = self._admin.operations, list[DeadLetterRecord]()
+        context, dead_letters = parts_of(self._admin).operations, list[DeadLetterRecord]()
         async with self._one:
             found: list[Cluster] = await self._perform(clusters(context, name))
             rows = [row for row in found if fingerprint in (None, row.fingerprint)]

@@ -11,6 +11,7 @@ from typing import Any
 from rqretry.app import App
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.message import Message
+from rqretry.core.parts import parts_of
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.demo.book import Book
 from rqretry.demo.topology import (
@@ -56,5 +57,5 @@ async def settle(message: Message[dict[str, Any]]) -> ConsumeResult:
 def _book() -> Book:
     """One book for each process, made when the app knows its server and namespace."""
     if not _books:
-        _books.append(Book(app.async_client.store, app.settings.namespace))
+        _books.append(Book(parts_of(app.async_client).store, parts_of(app).settings.namespace))
     return _books[0]

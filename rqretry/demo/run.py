@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import ConfigError, RqretryError, show
+from rqretry.core.parts import parts_of
 from rqretry.demo.book import BookKeys, delete_namespace, read_ledger
 from rqretry.demo.feed import Feed, Ingest
 from rqretry.demo.flights import Flight
@@ -116,10 +117,11 @@ def _served(target: DemoTarget) -> Iterator[str]:
             yield server.url
         return
     with Client(target.url, namespace=target.namespace) as client:
-        reach(client.store)  # an unreachable server is reported before anything is started
+        store = parts_of(client).store
+        reach(store)  # an unreachable server is reported before anything is started
         keys = NamespaceKeys(target.namespace)
         arguments = ("EXISTS", keys.settings, keys.topics, keys.groups)
-        if client.store.run(Command("exists", (), (), int, arguments=arguments)):
+        if store.run(Command("exists", (), (), int, arguments=arguments)):
             raise ConfigError(
                 f"namespace {show(target.namespace)} is in use, and the demo would delete it: name"
                 " another, or none"
@@ -127,7 +129,7 @@ def _served(target: DemoTarget) -> Iterator[str]:
         try:
             yield target.url
         finally:
-            for url in () if target.keep else client.store.servers():
+            for url in () if target.keep else parts_of(client).store.servers():
                 with SyncStore(url) as server:
                     server.perform(delete_namespace(target.namespace))
 
@@ -148,7 +150,7 @@ class _Run:
         self._flights = flights
         self._view = view
         self._jobs = jobs
-        self._keys = BookKeys(client.settings.namespace)
+        self._keys = BookKeys(parts_of(client).settings.namespace)
         self._feed = Feed(client, self._look, jobs)
         self._moved = (0, 0, time.monotonic())
 
@@ -233,7 +235,7 @@ class _Run:
         return now
 
     def _collect(self, last: Progress) -> Evidence:
-        store, admin = self._client.store, self._client.admin
+        store, admin = parts_of(self._client).store, self._client.admin
         return Evidence(
             settled=store.perform(read_ledger(self._keys.settled)),
             booked=store.perform(read_ledger(self._keys.booked)),
@@ -251,7 +253,7 @@ class _Run:
         self._until(lambda now: now.unfinished == 0)
         self._client.admin.redrive(CLAIMS_GROUP, ids=ids)
         self._until(lambda now: now.unfinished == 0)
-        settled = self._client.store.perform(read_ledger(self._keys.settled))
+        settled = parts_of(self._client).store.perform(read_ledger(self._keys.settled))
         still_dead = {x.id for x in self._client.admin.dead_letters(CLAIMS_GROUP, bodies=False)}
         return len({effect.flight_id for effect in settled}.intersection(ids) - still_dead)
 

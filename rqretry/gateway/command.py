@@ -16,6 +16,7 @@ from rqretry.cli.options import Target, Whole, server_command, target_of
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import tasks_otlp_option
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.parts import parts_of
 from rqretry.gateway.processes import run_processes
 from rqretry.observability import observer
 from rqretry.observability.log_format import LogSettings, default_format, set_up_logging
@@ -90,7 +91,7 @@ def gateway(context: click.Context, /, **given: Any) -> None:
     with EmbeddedRedis() if given["redis"] else nullcontext() as server:
         where.url = where.url if server is None else server.url
         with connected(context) as client:
-            settings = client.settings
+            settings = parts_of(client).settings
         with closing(_listen(host, port)) as listening:
             click.echo(f"gateway of namespace {settings.namespace} at {given['listen']}")
             serve = partial(_serve, listening, where, (keys, tls, advertise), given)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rqretry.client import AsyncClient
+from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.front import Front
 from rqretry.gateway.requests import endpoints_of
@@ -40,10 +41,10 @@ async def run(listening: socket.socket, options: Options) -> None:
     with tempfile.TemporaryDirectory(prefix="rqretry-") as folder:
         backend = f"{folder}/grpc.sock"
         async with AsyncClient(options.url, namespace=options.namespace, timeout=CALL_S) as client:
-            client.catalog.topics.only_declared = not options.create
+            parts_of(client).catalog.topics.only_declared = not options.create
             gateway = Gateway(client, options.keys, Terms(endpoints, options.create))
             await gateway.serve(f"unix:{backend}")
-            front = Front(listening, backend, options.tls, lambda: client.store.fault)
+            front = Front(listening, backend, options.tls, lambda: parts_of(client).store.fault)
             accepting = loop.create_task(front.serve())
             try:
                 await stopped.wait()

@@ -11,6 +11,7 @@ import grpc
 
 from rqretry.client import AsyncClient
 from rqretry.core.errors import RqretryError
+from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.clients import Clients
 from rqretry.gateway.codes import Code, status, status_of
@@ -53,8 +54,9 @@ class Calls:
     """The calls of the service."""
 
     def __init__(self, client: AsyncClient, keys: AccessKeys, terms: Terms) -> None:
-        store, catalog = client.store, client.catalog
-        self.names = Names(client.settings.namespace)
+        parts = parts_of(client)
+        store, catalog = parts.store, parts.catalog
+        self.names = Names(parts.settings.namespace)
         self.keys = keys
         self.clients = Clients(store, catalog.keys)
         self.groups = Groups(store, catalog, create=terms.create)
@@ -186,12 +188,12 @@ class Gateway:
 
     async def _keep_up(self) -> None:
         """Move what is due in the namespace, as a worker does for its groups."""
-        client = self._client
-        upkeep = Upkeep(client.catalog, client.name, spread=client.store.spread)
+        parts = parts_of(self._client)
+        upkeep = Upkeep(parts.catalog, parts.name, spread=parts.store.spread)
         while True:
             pause = _AGAIN_S
             try:
-                done = await client.store.perform(upkeep.round())
+                done = await parts.store.perform(upkeep.round())
                 next_s = _LOOK_EVERY_S if done.next_ms is None else done.next_ms / 1000
                 pause = 0.0 if done.more else min(_LOOK_EVERY_S, max(_SHORTEST_S, next_s))
             except RqretryError as error:

@@ -11,6 +11,7 @@ from rqretry.core.envelope import decode
 from rqretry.core.errors import RqretryError, show
 from rqretry.core.limits import MAX_GROUP, check_message_id
 from rqretry.core.message import OutgoingMessage
+from rqretry.core.parts import parts_of
 from rqretry.gateway.clients import Clients
 from rqretry.gateway.codes import OK, Code, Refused, checked, status
 from rqretry.gateway.messages import Type, stored
@@ -42,6 +43,7 @@ class Transactions:
     def __init__(self, names: Names, client: AsyncClient, clients: Clients) -> None:
         self._names = names
         self._client = client
+        self._parts = parts_of(client)
         self._clients = clients
 
     async def prepare(self, topic: str, item: OutgoingMessage, message: Any, caller: Caller) -> Any:
@@ -55,7 +57,7 @@ class Transactions:
             producer_group=producer_group(topic),
             **options,  # type: ignore[arg-type]
         )
-        begun.operations.id = str(item.id)
+        parts_of(begun).operations.id = str(item.id)
         made = await begun.publish(item)
         return v2.SendResultEntry(status=OK, message_id=made, transaction_id=begun.id)
 
@@ -69,14 +71,14 @@ class Transactions:
                 return v2.EndTransactionResponse(status=OK)
             raise Refused(Code.BAD_REQUEST, f"transaction {show(id_)}: commit it or roll it back")
         deciding = resolve(
-            self._client.catalog,
+            self._parts.catalog,
             id_,
             producer_group(topic),
             decision,
             worker=caller.client.worker,
             reason="its producer said so",
         )
-        await self._client.store.perform(deciding)
+        await self._parts.store.perform(deciding)
         return v2.EndTransactionResponse(status=OK)
 
     async def keep_checking(self) -> None:
@@ -99,9 +101,9 @@ class Transactions:
         if not groups:
             return None
         claiming = transaction.claim(
-            self._client.catalog.keys, groups, lease_ms=ANSWER_MS, limit=_AT_ONCE
+            self._parts.catalog.keys, groups, lease_ms=ANSWER_MS, limit=_AT_ONCE
         )
-        claimed: Claimed = await self._client.store.run(claiming)
+        claimed: Claimed = await self._parts.store.run(claiming)
         for id_ in claimed.parked:
             log.error(
                 "transaction %s is parked: its producers never decided it; decide it with"
@@ -113,9 +115,9 @@ class Transactions:
         return 0 if len(claimed.records) == _AT_ONCE else claimed.next_due_ms
 
     async def _see_to(self, record: Record) -> None:
-        catalog, perform = self._client.catalog, self._client.store.perform
+        catalog, perform = self._parts.catalog, self._parts.store.perform
         if record.state != OPEN:
-            await perform(complete(catalog, record, worker=self._client.name))
+            await perform(complete(catalog, record, worker=self._parts.name))
             return
         producers = self._clients.producers_of(record.terms.topic)
         halves = await perform(halves_of(catalog, record, 1))

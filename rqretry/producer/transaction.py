@@ -298,7 +298,7 @@ class _Verbs(Facade[Any, TransactionOperations]):
     @property
     def id(self) -> str:
         """The transaction's id."""
-        return self.operations.id
+        return self._parts.operations.id
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
@@ -315,7 +315,7 @@ class Transaction(_Verbs, SyncFacade[TransactionOperations]):
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        self.store.perform(self.operations.finish(error))
+        self._parts.store.perform(self._parts.operations.finish(error))
 
 
 class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
@@ -329,6 +329,6 @@ class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        finishing = self.store.perform(self.operations.finish(error))
+        finishing = self._parts.store.perform(self._parts.operations.finish(error))
         # A block that is cancelled must not leave its transaction to the checker.
         await (finishing if error is None else asyncio.shield(finishing))

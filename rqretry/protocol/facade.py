@@ -7,8 +7,9 @@ together with AsyncFacade methods to await: what the store's `perform` is.
 from collections.abc import Awaitable, Callable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Operation, Performer, SyncPerformer
 
 P = ParamSpec("P")
@@ -17,12 +18,18 @@ Store = TypeVar("Store")
 Operations = TypeVar("Operations")
 
 
-class Facade(Generic[Store, Operations]):
+class Serving(NamedTuple, Generic[Store, Operations]):
     """What serves verbs: a store, and what the operations are methods or functions of."""
 
+    store: Store
+    operations: Operations
+
+
+class Facade(Generic[Store, Operations]):
+    """Verbs, and what serves them."""
+
     def __init__(self, store: Store, operations: Operations) -> None:
-        self.store = store
-        self.operations = operations
+        self._parts = Serving(store, operations)
 
 
 class SyncFacade(Facade[SyncPerformer, Operations]):
@@ -38,7 +45,8 @@ class Verb(Generic[P, T]):
 
     def __init__(self, operation: Callable[Concatenate[Any, P], Operation[T]]) -> None:
         def method(facade: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-            return facade.store.perform(operation(facade.operations, *args, **kwargs))
+            store, operations = parts_of(facade)
+            return store.perform(operation(operations, *args, **kwargs))
 
         self._method = update_wrapper(method, operation)
 

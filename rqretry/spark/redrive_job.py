@@ -12,6 +12,7 @@ from rqretry.client import Admin, Client
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.failure_record import REDRIVEN, read_record
 from rqretry.core.limits import check_count
+from rqretry.core.parts import parts_of
 from rqretry.core.rates import Rate, per_second
 from rqretry.protocol.command import batches
 from rqretry.protocol.inspect import Peeked, peek
@@ -115,12 +116,12 @@ def redrive(  # noqa: PLR0913 - options by name
     """
     pace = Pace(rate, canary, canary_timeout)
     with Client(url, namespace=namespace) as client:
-        reach(client.store)
+        reach(parts_of(client).store)
         record = Record(state, client, group, where)
         choice = None if fresh else record.read()
         if choice is None:
             client.admin.group(group)
-            space = client.settings.namespace
+            space = parts_of(client).settings.namespace
             choice = choose(spark, group, where, namespace=space, url=url)
         if dry_run:
             return summary_of(choice, still_dead(client, choice))
@@ -204,9 +205,11 @@ def _behind(
         return 0.0
     last_ms = 0
     for batch in batches(sent):
-        keys = [client.catalog.group_keys(one.topic, one.partition, group) for one in batch]
+        keys = [
+            parts_of(client).catalog.group_keys(one.topic, one.partition, group) for one in batch
+        ]
         looks = [peek(group_keys, one.id) for group_keys, one in zip(keys, batch, strict=True)]
-        last_ms = max(last_ms, *map(_due_in_ms, client.store.run_all(looks)))
+        last_ms = max(last_ms, *map(_due_in_ms, parts_of(client).store.run_all(looks)))
     return last_ms / 1000 + 1 / per_second(rate) if last_ms else 0.0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rqretry.client import Client
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.parts import parts_of
 from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter
 
 FOLDER = "redrive-state"
@@ -31,7 +32,7 @@ class Record:
     """
 
     def __init__(self, folder: str, client: Client, group: str, where: str) -> None:
-        settings = client.settings
+        settings = parts_of(client).settings
         parts = json.dumps([settings.url.safe, settings.namespace, group, where])
         name = hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
         self.folder = Path(folder)

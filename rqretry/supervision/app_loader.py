@@ -16,6 +16,7 @@ from typing import Any
 
 from rqretry.app import App
 from rqretry.core.errors import ConfigError, InvalidArgument, show
+from rqretry.core.parts import parts_of
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 log = logging.getLogger("rqretry")
@@ -44,7 +45,7 @@ def load_app(target: str, app_dir: str = ".") -> App:
     _check_module_name(name, target)
     _check_attribute(path, target)
     app = _find(_import(name, folder), path)
-    for module in app.include:
+    for module in parts_of(app).include:
         _check_module_name(module, module)
         _import(module, folder)
     return app
@@ -61,7 +62,7 @@ def load_worker_app(target: str, app_dir: str, url: str | None, namespace: str |
     """
     app = load_app(target, app_dir)
     app.configure(url, namespace)
-    if not app.consumers:
+    if not parts_of(app).consumers:
         raise ConfigError(
             f"{target} has no consumers: register one with @app.consumer in a module that"
             f" {target.partition(':')[0]} imports"
@@ -71,12 +72,12 @@ def load_worker_app(target: str, app_dir: str, url: str | None, namespace: str |
 
 def require_consumers(app: App, target: str, app_dir: str = ".") -> None:
     """Raise ConfigError, naming where it looked, if nothing was registered on the app."""
-    if app.consumers or app.checkers.specs:
+    if parts_of(app).consumers or parts_of(app).checkers.specs:
         return
     name, _, path = target.partition(":")
     module = sys.modules.get(name)
     location = getattr(module, "__file__", None) or name
-    others = [other for other, its_app in _apps_in(module).items() if its_app.consumers]
+    others = [other for other, its_app in _apps_in(module).items() if parts_of(its_app).consumers]
     hint = f"; {name}:{others[0]} has some" if others else ""
     raise ConfigError(
         f"{path} in {show(location)} has no consumers{hint}: register one with @{path}.consumer in"

@@ -23,6 +23,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.process_pool import how_ended
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.supervision.exit_records import ExitRecords
@@ -97,8 +98,8 @@ def supervise(
             _open_ports(around, ports, board)
             if config.max_memory is not None:
                 resident_bytes()
-            app = config.load_app()
-            apply_settings(app.settings, app.consumers, app.declared)
+            app = parts_of(config.load_app())
+            apply_settings(app.settings, app.consumers, app.topics)
             if ports.health is not None or ports.metrics is not None:
                 around.enter_context(ServerCheck(board, app.settings))
             watch = around.enter_context(CodeWatch(watched)) if watched is not None else None

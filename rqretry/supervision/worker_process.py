@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError
+from rqretry.core.parts import HasParts, parts_of
 from rqretry.core.settings import Settings
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
@@ -37,7 +38,7 @@ us, and from whoever signals a whole process group, as systemd does."""
 REPORT_EVERY_S = 1.0
 
 
-class WorkerApp(Protocol):
+class WorkerParts(Protocol):
     """What a worker process needs of an App."""
 
     @property
@@ -49,13 +50,14 @@ class WorkerApp(Protocol):
         """Its consumers."""
 
     @property
-    def declared(self) -> Mapping[str, int | None]:
+    def topics(self) -> Mapping[str, int | None]:
         """The partitions of topics that it declares."""
 
     def worker(self, *, concurrency: int | None, grace: float, explicit: bool) -> Worker:
         """A worker that runs them."""
 
-    def living(self) -> AbstractAsyncContextManager[None]:
+    @property
+    def living(self) -> Callable[[], AbstractAsyncContextManager[None]]:
         """Its lifespan."""
 
 
@@ -75,7 +77,7 @@ class WorkerConfig:
         counted: It counts and times its attempts, for the metrics port.
     """
 
-    load_app: Callable[[], WorkerApp]
+    load_app: Callable[[], HasParts[WorkerParts]]
     concurrency: int | None = None
     grace: float = GRACE_S
     max_messages: int | None = None
@@ -96,7 +98,7 @@ def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
         start_tracing(config.tracing)
         if config.counted:
             observer.install(Tally(observer.installed))
-        app = config.load_app()
+        app = parts_of(config.load_app())
         collect_less_often()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(_work(app, config, reports))
@@ -118,7 +120,7 @@ def read_report(data: bytes) -> tuple[Condition, Figures | None]:
     return Condition(*condition), None if figures is None else Figures.read(figures)
 
 
-async def _work(app: WorkerApp, config: WorkerConfig, reports: Connection) -> int:
+async def _work(app: WorkerParts, config: WorkerConfig, reports: Connection) -> int:
     worker = app.worker(
         concurrency=config.concurrency, grace=config.grace, explicit=config.explicit
     )

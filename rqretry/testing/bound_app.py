@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-from rqretry.app import App
+from rqretry.app import App, AppClients
 from rqretry.core.errors import ConfigError
-from rqretry.core.settings import Settings
+from rqretry.core.parts import parts_of
 from rqretry.testing.lab_clients import LabClients
 from rqretry.testing.lab_stores import LabStore
 
-_CHANGED = ("settings", "_given", "_client", "_async_client", "_kinds")
 _bound: list[App] = []
 
 
@@ -23,22 +22,17 @@ def bound(app: App, store: LabStore, namespace: str, numbers: Iterator[int]) -> 
     """
     if any(other is app for other in _bound):
         raise ConfigError(f"{app!r} is in a lab already; close that one first")
-    for module in app.include:  # as a worker does
+    parts = parts_of(app)
+    for module in parts.include:  # as a worker does
         import_module(module)
-    kept = [getattr(app, name) for name in _CHANGED]
+    kept = parts.clients
     _bound.append(app)
     try:
-        levels = None if app.settings.levels is None else str(app.settings.levels)
-        given = (str(store.url), namespace, levels)
+        levels = None if parts.settings.levels is None else str(parts.settings.levels)
         clients = LabClients(store, numbers)
         kinds = clients.client, clients.async_client
-        _set(app, [Settings.read(*given), given, None, None, kinds])
+        parts.clients = AppClients((str(store.url), namespace, levels), kinds)
         yield
     finally:
-        _set(app, kept)
+        parts.clients = kept
         _bound[:] = [other for other in _bound if other is not app]
-
-
-def _set(app: App, values: list[object]) -> None:
-    for name, value in zip(_CHANGED, values, strict=True):
-        setattr(app, name, value)

@@ -15,6 +15,7 @@ from rqretry.core.errors import ConfigError, InvalidArgument, refuse
 from rqretry.core.limits import check_count
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
+from rqretry.core.parts import parts_of
 from rqretry.core.redis_url import RedisUrl
 from rqretry.maintenance.upkeep import Round, Upkeep
 from rqretry.protocol.keys import ROOT
@@ -289,7 +290,10 @@ class Lab(Closing, Assertions):
         Returns:
             How many retries were promoted, leases expired and messages with a delay delivered.
         """
-        upkeep, done = Upkeep(self._client.catalog, "reaper", chance=lambda: 0.5), Round(more=True)
+        upkeep, done = (
+            Upkeep(parts_of(self._client).catalog, "reaper", chance=lambda: 0.5),
+            Round(more=True),
+        )
         while done.more:
             done = done._replace(more=False).plus(self._store.perform(upkeep.round()))
         return done.promoted + done.expired + done.delivered

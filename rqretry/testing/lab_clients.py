@@ -4,17 +4,20 @@ What is due at the same millisecond runs in the order of ids, and a partition fo
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from rqretry.admin.context import AdminContext
 from rqretry.catalog.catalog import Catalog
-from rqretry.client import Admin, AsyncAdmin, AsyncClient, Client
+from rqretry.client import AsyncClient, Client
+from rqretry.consumer.client_parts import ClientParts
 from rqretry.core.message_id import make_id
+from rqretry.core.parts import parts_of
 from rqretry.producer.encode import Encoder
-from rqretry.producer.publisher import Publisher
-from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore
 from rqretry.transport.session import ServerClock
+from rqretry.transport.store import Store
+from rqretry.transport.store_sync import SyncStore
+
+S = TypeVar("S", bound=Store | SyncStore)
 
 _TIME_CHARACTERS = 7
 """The first 42 bits of an id, base 64: its time."""
@@ -45,21 +48,17 @@ class LabClients:
 
     def client(self, url: str | None = None, **options: Any) -> Client:
         """A client without asyncio."""
-        client = Client(url, store=self._store, **options)
-        client.catalog.chance.seed(_SEED)
-        client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
-        client.publisher = SyncPublisher(self._store, client.encoder)
-        operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)
-        client.admin = Admin(self._store, operator)
+        client = Client(url, **options)
+        self._bring(parts_of(client), self._store)
         return client
 
     def async_client(self, url: str | None = None, **options: Any) -> AsyncClient:
         """A client for asyncio."""
-        store = LabAsyncStore(self._store)
-        client = AsyncClient(url, store=store, **options)
-        client.catalog.chance.seed(_SEED)
-        client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
-        client.publisher = Publisher(store, client.encoder)
-        operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)
-        client.admin = AsyncAdmin(store, operator)
+        client = AsyncClient(url, **options)
+        self._bring(parts_of(client), LabAsyncStore(self._store))
         return client
+
+    def _bring(self, parts: ClientParts[S, Any], store: S) -> None:
+        parts.catalog.chance.seed(_SEED)
+        encoder = numbered(parts.catalog, store.clock, self._numbers)
+        parts.use(store, encoder, chance=lambda: 0.5)

@@ -16,6 +16,7 @@ from rqretry.catalog.group_rules import source_of
 from rqretry.catalog.store import Place
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.maintenance.retention import kept_keys, purges
@@ -76,10 +77,10 @@ class LabWorkers:
     """The consumers of one app."""
 
     def __init__(self, app: App, store: LabStore) -> None:
-        self.app = app
-        self.announcer = Announcer(app.hooks)
-        self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
-        self.catalog.topics.declared = app.declared
+        self._parts = parts_of(app)
+        self.announcer = Announcer(self._parts.hooks)
+        self.catalog = Catalog(self._parts.settings.namespace, self._parts.settings.levels, "lab")
+        self.catalog.topics.declared = self._parts.topics
         self.places: list[LabPlace] = []
         self._maintenance = Maintenance(self.catalog.topics, "lab", chance=lambda: 0.5)
         self._store = store
@@ -98,7 +99,7 @@ class LabWorkers:
 
     def join(self) -> None:
         """Subscribe the groups of the app's consumers that are not subscribed yet."""
-        for specs in _apart(self.app.consumers[len(self._joined) :]):
+        for specs in _apart(self._parts.consumers[len(self._joined) :]):
             self._joined += specs
             joining = side_by_side([self._subscribe(spec) for spec in specs])
             for spec, joined in zip(specs, self._store.perform(joining), strict=True):
@@ -107,12 +108,12 @@ class LabWorkers:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """The app's lifespan and its events, as around a worker that starts and stops."""
-        async with self.app.living():
-            await self.app.hooks.emit(Event("started", "lab"))
+        async with self._parts.living():
+            await self._parts.hooks.emit(Event("started", "lab"))
             try:
                 yield
             finally:
-                await self.app.hooks.emit(Event("stopped", "lab"))
+                await self._parts.hooks.emit(Event("stopped", "lab"))
 
     def close(self) -> None:
         """Release the threads of plain handlers."""
@@ -196,7 +197,9 @@ class LabWorkers:
 
     async def check_back(self, now_ms: int) -> bool:
         """Ask the app's checkers about transactions that are due; whether there were any."""
-        checks = TransactionChecks(self._async_store, self.catalog, self.app.checkers.specs, "lab")
+        checks = TransactionChecks(
+            self._async_store, self.catalog, self._parts.checkers.specs, "lab"
+        )
         next_ms = await checks.look()
         checks.close()
         self.check_at = None if next_ms is None else now_ms + next_ms
@@ -204,7 +207,7 @@ class LabWorkers:
 
     def publish_due(self, now_ms: int) -> None:
         """Publish the periodic messages that are due."""
-        schedules = self.app.schedules
+        schedules = self._parts.schedules
         if schedules and (self.publish_at is None or self.publish_at <= now_ms):
             publishing = Publishing(self.catalog, self._store.clock)
             due = PeriodicMessages(publishing, schedules).publish_due()
@@ -284,7 +287,7 @@ class LabWorkers:
         results = self._broadcast if spec.broadcast else settler
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         spec = unleased(spec) if spec.broadcast else spec
-        context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
+        context = ConsumerContext(spec.group, self._parts.hooks, results, rooms, events=self)
         consumer = consumer_for(spec)(spec, context, max_retries)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for one in places:

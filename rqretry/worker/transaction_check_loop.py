@@ -20,6 +20,7 @@ from rqretry.consumer.transaction_checker import (
     HalfMessage,
     TransactionCheck,
     TransactionResolution,
+    check_of,
 )
 from rqretry.core.envelope import decode
 from rqretry.core.errors import RqretryError, show
@@ -152,7 +153,7 @@ class TransactionChecks:
         unknown = TransactionResolution.UNKNOWN
         try:
             messages = await self._store.perform(self._messages(record))
-            check = TransactionCheck.of(record, messages)
+            check = check_of(record, messages)
             async with asyncio.timeout(spec.timeout_s):
                 answer = await self._call(spec.function, check)
         except TimeoutError:

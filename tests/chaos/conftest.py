@@ -15,6 +15,7 @@ import redis
 
 from rqretry import Client
 from rqretry.admin.views import GroupStats
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import live_workers
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import ServerOf
@@ -64,7 +65,7 @@ class Zoo:
 
     def workers(self) -> set[int]:
         """The process ids of the workers that say that they live."""
-        live = self.client.store.perform(live_workers(self.client.catalog.keys))
+        live = parts_of(self.client).store.perform(live_workers(parts_of(self.client).catalog.keys))
         pids = {int(json.loads(worker.about)["pid"]) for worker in live}
         self._pids |= pids
         return pids
@@ -143,4 +144,4 @@ def zoo(durable_server: EmbeddedRedis, tmp_path: Path) -> Iterator[Zoo]:
     yield zoo
     zoo.close()
     with Client(durable_server.url, namespace="test") as client:
-        assert_sound(client.store, "test")
+        assert_sound(parts_of(client).store, "test")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rqretry.core.parts import parts_of
 from rqretry.protocol.audit_log import exit_records
 from tests.chaos.conftest import Zoo
 from tests.edges.cli.shell import Shell
@@ -20,8 +21,8 @@ def dead(zoo: Zoo, group: str, count: int) -> None:
 
 def arguments_of(zoo: Zoo, count: int) -> None:
     """Wait until so many processes have been heard of."""
-    keys = zoo.client.catalog.keys
-    zoo.until(lambda: len(zoo.client.store.run(exit_records(keys))) >= count)
+    keys = parts_of(zoo.client).catalog.keys
+    zoo.until(lambda: len(parts_of(zoo.client).store.run(exit_records(keys))) >= count)
 
 
 def test_a_message_that_kills_its_worker_is_dead_with_its_last_output(zoo: Zoo) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rqretry import Client, OutgoingMessage
 from rqretry.core.errors import ConfigError
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import missing, program
 from tests.support.faults.power import NoCompiler, PoweredRedis
@@ -46,7 +47,7 @@ def publish_for(client: Client, seconds: float, **options: Any) -> list[tuple[st
 def survivors(server: EmbeddedRedis) -> set[str]:
     """What is there, received message by message; everything agrees with itself."""
     with Client(server.url, namespace=NAMESPACE) as client:
-        assert_sound(client.store, NAMESPACE)
+        assert_sound(parts_of(client).store, NAMESPACE)
         consumer = client.simple_consumer("t", group="g")
         found: set[str] = set()
         while messages := consumer.receive(32, wait=0):

@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from rqretry import App, ConsumeResult, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 
 VISIBILITY_S = 1.0
 LEDGER = "ledger"
@@ -17,7 +18,7 @@ app = App()
 
 def note(message: Message[Any], what: str) -> None:
     """Write a line that survives this process."""
-    path = app.settings.url.redis_kwargs()["path"]
+    path = parts_of(app).settings.url.redis_kwargs()["path"]
     line = {"pid": os.getpid(), "id": message.id, "attempt": message.attempt, "what": what}
     with redis.Redis(unix_socket_path=str(path)) as client:
         client.rpush(LEDGER, json.dumps(line))

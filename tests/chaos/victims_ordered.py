@@ -9,6 +9,7 @@ from typing import Any
 import redis
 
 from rqretry import App, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 
 FAILURES = 2
 """How often a message fails whose body says so."""
@@ -19,7 +20,7 @@ app = App()
 @cache
 def connection(_pid: int) -> redis.Redis:
     """A connection of this process."""
-    return redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"]))
+    return redis.Redis(unix_socket_path=str(parts_of(app).settings.url.redis_kwargs()["path"]))
 
 
 def note(what: str, message: Message[Any]) -> None:

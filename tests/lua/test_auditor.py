@@ -5,6 +5,7 @@ import redis
 
 from rqretry.checks.auditor import Defect, Snapshot, audit, judge
 from rqretry.client import Client
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.keys import partition_keys
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -99,22 +100,22 @@ def test_an_empty_snapshot_has_no_findings(world: World) -> None:
 
 def test_assert_sound_reads_every_partition_of_a_namespace(server: EmbeddedRedis) -> None:
     with Client(server.url, namespace="n") as client:
-        assert_sound(client.store, "n")
+        assert_sound(parts_of(client).store, "n")
         client.admin.create_topic("orders", partitions=2)
         for number in range(8):
             client.publish("orders", {"order": number})
-        assert_sound(client.store, "n")
+        assert_sound(parts_of(client).store, "n")
         stray = partition_keys("n", "orders", 1).bodies
         with redis.Redis(unix_socket_path=str(server.socket_path)) as raw:
             raw.hset(stray, "stray", "x")
         with pytest.raises(AssertionError, match=r"error: .*:bodies stray: a body is stored"):
-            assert_sound(client.store, "n")
+            assert_sound(parts_of(client).store, "n")
 
 
 def test_assert_sound_of_a_namespace_that_was_never_used_writes_nothing(
     server: EmbeddedRedis,
 ) -> None:
     with Client(server.url, namespace="n") as client:
-        assert_sound(client.store, "n")
+        assert_sound(parts_of(client).store, "n")
     with redis.Redis(unix_socket_path=str(server.socket_path)) as raw:
         assert raw.dbsize() == 0

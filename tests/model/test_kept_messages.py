@@ -9,6 +9,7 @@ import random
 import pytest
 
 from rqretry.client import SimpleConsumer
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.testing.clock import START_MS
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -85,4 +86,4 @@ def test_a_reset_delivers_exactly_once_more_what_was_consumed_since_and_is_kept(
             while group.work(32, 0.0):
                 pass
             assert group.owed == {}
-        assert_sound(lab.client.store, lab.namespace)
+        assert_sound(parts_of(lab.client).store, lab.namespace)

@@ -14,6 +14,7 @@ import pytest
 from rqretry import App, Message
 from rqretry.client import SimpleConsumer
 from rqretry.core.errors import InvalidArgument
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.meta.mutation.cases.groups import IN_STEP
@@ -37,7 +38,7 @@ class Shop:
 
     def __init__(self, lab: Lab, seed: int) -> None:
         self.lab, self.chance = lab, random.Random(seed)
-        lab.client.catalog.chance.seed(seed)
+        parts_of(lab.client).catalog.chance.seed(seed)
         topics, self.partitions = PLACES[seed % len(PLACES)]
         self.topics = [f"t{number}" for number in range(topics)]
         self.retries = self.chance.choice((1, 3, 16))
@@ -173,4 +174,4 @@ def test_a_message_is_delivered_n_plus_1_times_at_most_however_each_delivery_end
         shop = Shop(lab, seed)
         shop.publish(30)
         shop.drain()
-        assert_sound(lab.client.store, lab.namespace)
+        assert_sound(parts_of(lab.client).store, lab.namespace)

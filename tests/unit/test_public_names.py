@@ -10,9 +10,8 @@ import rqretry
 INTERNAL = {
     "AdminContext", "Operator",  # what the verbs of client.admin act in, which binds it
     "Command", "Block", "Each", "Pause",  # what an Operation yields: the admin's methods hide it
-    "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something
-    "Candidate", "Record",  # records that only this package makes
+    "Candidate",  # a record that only this package makes
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.scenarios.scale.measure import Measure
 from benchmarks.servers import Server
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased, fail, lease, succeed
@@ -33,15 +34,17 @@ class _Bench:
         self.raw = server.client
         self.client = Client(server.url)
         self.client.publish("t", 0)
-        self.client.store.perform(self.client.catalog.join("g", "push", ["t"], ordered=ordered))
-        self.keys: GroupKeys = self.client.catalog.group_keys("t", 0, "g")
+        parts_of(self.client).store.perform(
+            parts_of(self.client).catalog.join("g", "push", ["t"], ordered=ordered)
+        )
+        self.keys: GroupKeys = parts_of(self.client).catalog.group_keys("t", 0, "g")
         self.longest_ms = 0.0
         self.run(succeed(self.keys, self.receipts(1), worker="w"))
         self.longest_ms = 0.0
 
     def run(self, command: Command[Any]) -> Any:
         before = self._server.cpu_s()
-        answer = self.client.store.run(command)
+        answer = parts_of(self.client).store.run(command)
         self.longest_ms = max(self.longest_ms, (self._server.cpu_s() - before) * 1000)
         return answer
 

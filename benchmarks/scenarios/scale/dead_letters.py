@@ -16,6 +16,7 @@ from rqretry import Client
 from rqretry.admin import dead_letters as verbs
 from rqretry.admin.promote_purge_reset import purge
 from rqretry.core.failure_record import describe_cause, fingerprint_of_text
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import dead_letter_member
 from rqretry.protocol.keys import GroupKeys
@@ -41,7 +42,7 @@ def dead_letters(most: int | None) -> Iterator[Measure]:
     with Server() as server, Client(server.url) as client:
         print(f"  dead letters: {count} of them ...", file=sys.stderr, flush=True)
         some = _fill(server, client, count)
-        context = client.admin.operations
+        context = parts_of(client.admin).operations
         for verb in (verbs.dead_letters, verbs.redrive, purge):
             operation: Operation[Any] = verb(context, GROUP, ids=[some.pop()])
             yield Measure(
@@ -71,7 +72,7 @@ def _calls(client: Client, operation: Operation[Any]) -> int:
             calls += 1
             answer = yield step
 
-    client.store.perform(counting())
+    parts_of(client).store.perform(counting())
     return calls
 
 
@@ -97,9 +98,9 @@ def _program(server: Server, *request_parts: str) -> tuple[float, float]:
 def _fill(server: Server, client: Client, count: int) -> list[str]:
     """So many dead letters of 20 errors; the ids of some of them."""
     client.admin.create_topic("t", partitions=PARTITIONS)
-    client.store.perform(client.catalog.join(GROUP, "push", ("t",)))
+    parts_of(client).store.perform(parts_of(client).catalog.join(GROUP, "push", ("t",)))
     stored = client.publish("t", {"n": 1}, id="sample")
-    keys = [client.catalog.group_keys("t", number, GROUP) for number in range(PARTITIONS)]
+    keys = [parts_of(client).catalog.group_keys("t", number, GROUP) for number in range(PARTITIONS)]
     bodies = (server.client.hget(each.partition.bodies, stored) for each in keys)
     body = next(data for data in bodies if data is not None)
     for at in range(0, count, _AT_ONCE):

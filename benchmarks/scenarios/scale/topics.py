@@ -13,6 +13,7 @@ from benchmarks.servers import Server
 from benchmarks.workers import Job, Workers
 from benchmarks.workload import run
 from rqretry import App
+from rqretry.core.parts import parts_of
 
 TOPICS = 10_000
 BAR, START_BAR_S = 100, 30
@@ -58,8 +59,8 @@ async def _subscribe(url: str, names: tuple[str, ...]) -> None:
     client = app.async_client
     try:
         for start in range(0, len(names), _TOPICS_AT_ONCE):
-            await client.store.perform(
-                client.catalog.join(GROUP, "push", names[start : start + _TOPICS_AT_ONCE])
+            await parts_of(client).store.perform(
+                parts_of(client).catalog.join(GROUP, "push", names[start : start + _TOPICS_AT_ONCE])
             )
     finally:
         await app.aclose()

@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from rqretry.consumer.registry import ConsumerSpec, Handler
+from rqretry.core.parts import parts_of
 from rqretry.supervision.app_loader import load_app
 
 TARGET = f"{__name__}:app"
@@ -69,4 +70,4 @@ def _around_async(handler: Handler) -> Handler:
 
 django.setup()
 app = load_app(named_app())
-app.consumers[:] = map(with_connections, app.consumers)
+parts_of(app).consumers[:] = map(with_connections, parts_of(app).consumers)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rqretry import Client
 from rqretry.core.errors import InvalidArgument, RqretryError
+from rqretry.core.parts import parts_of
 from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
 from tests.chaos.campaigns.evidence import Faults, by_message, consult, judge, stated
 from tests.chaos.campaigns.nursery import Nursery
@@ -190,7 +191,7 @@ class Run:
                 extra.append(f"stuck: not drained in {DRAIN_S:g} s: {client.admin.stats(TOPIC)}")
             self._dismiss(extra)
             held = {group: _dead(client, group) for group in groups}
-            found = client.store.perform(findings_of(NAMESPACE))
+            found = parts_of(client).store.perform(findings_of(NAMESPACE))
             extra += [f"fsck: {f.severity}: {f.key} {f.id}: {f.text}" for f in found]
             counters: dict[str, int] = {}
             for stats in client.admin.stats(TOPIC).groups:

@@ -8,6 +8,7 @@ import redis
 from rqretry import Client
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.message_id import MessageId
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, fail, lease, succeed
@@ -26,8 +27,8 @@ class Bench:
 
     def group(self, name: str = "g", *topics: str, kind: str = "push", **settings: Any) -> None:
         """A group of these topics (default `t`), as a starting worker makes it."""
-        join = self.client.catalog.join(name, kind, topics or ("t",), **settings)
-        self.client.store.perform(join)
+        join = parts_of(self.client).catalog.join(name, kind, topics or ("t",), **settings)
+        parts_of(self.client).store.perform(join)
 
     def publish(self, *bodies: Any, topic: str = "t", **options: Any) -> list[MessageId]:
         """Publish bodies; their ids."""
@@ -35,8 +36,8 @@ class Bench:
 
     def keys(self, group: str = "g", topic: str = "t", partition: int = 0) -> GroupKeys:
         """The keys of a group in a partition."""
-        self.client.store.perform(self.client.catalog.topics.get(topic))
-        return self.client.catalog.group_keys(topic, partition, group)
+        parts_of(self.client).store.perform(parts_of(self.client).catalog.topics.get(topic))
+        return parts_of(self.client).catalog.group_keys(topic, partition, group)
 
     def lease(
         self, want: int = 100, *, group: str = "g", topic: str = "t", partition: int = 0
@@ -45,7 +46,7 @@ class Bench:
         command = lease(
             self.keys(group, topic, partition), worker="w", want=want, visibility_ms=60_000
         )
-        leased = self.client.store.run(command)
+        leased = parts_of(self.client).store.run(command)
         return [
             Receipt(id_, number)
             for id_, (number, _) in zip(leased.ids, leased.numbers, strict=True)
@@ -53,13 +54,15 @@ class Bench:
 
     def lease_due(self) -> bool:
         """Promote what is due, and lease it; what it was is in `leased`."""
-        self.client.store.run(promote(self.keys(), worker="w"))
+        parts_of(self.client).store.run(promote(self.keys(), worker="w"))
         self.leased = self.lease()
         return bool(self.leased)
 
     def succeed(self, receipts: list[Receipt], *, group: str = "g", topic: str = "t") -> None:
         """Commit."""
-        verdicts = self.client.store.run(succeed(self.keys(group, topic), receipts, worker="w"))
+        verdicts = parts_of(self.client).store.run(
+            succeed(self.keys(group, topic), receipts, worker="w")
+        )
         assert set(verdicts) <= {b"OK"}
 
     def fail(
@@ -77,7 +80,7 @@ class Bench:
         record = describe_cause("failure", reason, "w")
         rows = [Failure(r, level, delay_ms, 0.5, "failure", record) for r in receipts]
         keys = self.keys(group, topic, partition)
-        answers = self.client.store.run(fail(keys, rows, worker="w", tracebacks={}))
+        answers = parts_of(self.client).store.run(fail(keys, rows, worker="w", tracebacks={}))
         assert {answer.verdict for answer in answers} <= {"OK"}
 
     def dead_letter(self, *bodies: Any, reason: str = "boom", **places: Any) -> list[MessageId]:
@@ -97,8 +100,8 @@ class Bench:
     ) -> None:
         """A worker says that it lives."""
         about = json.dumps({"groups": [group], "topics": [topic], "pid": 7})
-        keys = self.client.catalog.keys
-        self.client.store.run(register(keys, worker=name, about=about, ttl_ms=ttl_ms))
+        keys = parts_of(self.client).catalog.keys
+        parts_of(self.client).store.run(register(keys, worker=name, about=about, ttl_ms=ttl_ms))
 
     def stored(self, topic: str = "t", partition: int = 0) -> int:
         """Bodies kept in a partition."""

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import ServerOf
 from tests.contract.admin.bench import Bench
@@ -30,4 +31,4 @@ def bench(redis_server: EmbeddedRedis) -> Iterator[Bench]:
     ):
         raw.flushall()
         yield Bench(client, raw, redis_server.url)
-        assert_sound(client.store, NAMESPACE)
+        assert_sound(parts_of(client).store, NAMESPACE)

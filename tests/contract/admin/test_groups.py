@@ -7,6 +7,7 @@ import pytest
 
 from rqretry import AsyncClient
 from rqretry.core.errors import ConfigError, GroupNotFound, InvalidArgument, TopicNotFound
+from rqretry.core.parts import parts_of
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.route import MAX_GROUPS
 from rqretry.protocol.command import Block, Command, Each, Pause
@@ -87,10 +88,10 @@ def test_an_operator_always_wins_and_may_unpin(bench: Bench) -> None:
 
 def test_a_partial_change_keeps_the_rest_and_says_who_and_when(bench: Bench) -> None:
     bench.group(max_retries=4, policy=RetryPolicy.fixed(2))
-    before = bench.client.store.clock.now_ms()
+    before = parts_of(bench.client).store.clock.now_ms()
     info = bench.admin.set_group("g", max_retries=5)
     assert (info.max_retries, info.policy) == (5, "fixed:2s")
-    assert info.changed_by == bench.client.name
+    assert info.changed_by == parts_of(bench.client).name
     assert abs(info.changed_at_ms - before) < 60_000
 
 
@@ -164,16 +165,16 @@ def test_unsubscribing_needs_a_subscription(bench: Bench) -> None:
 def test_an_unsubscribe_that_was_cut_off_is_completed_by_the_next_start(bench: Bench) -> None:
     bench.group("g")
     bench.publish(1, 2)
-    operation = bench.client.catalog.subscriptions.leave("g", "t")
+    operation = parts_of(bench.client).catalog.subscriptions.leave("g", "t")
     for step in operation:  # the first change of the record, and then the process is gone
         del step
         break
     operation.close()
-    operation = bench.client.catalog.subscriptions.leave("g", "t")
+    operation = parts_of(bench.client).catalog.subscriptions.leave("g", "t")
     step = next(operation)
     for _ in range(4):
-        step = operation.send(bench.client.store.run(step))  # type: ignore[arg-type]
-    bench.client.store.run(step)  # type: ignore[arg-type]
+        step = operation.send(parts_of(bench.client).store.run(step))  # type: ignore[arg-type]
+    parts_of(bench.client).store.run(step)  # type: ignore[arg-type]
     operation.close()
     assert bench.admin.group("g").topics == ()
     assert bench.stored() == 2
@@ -255,10 +256,10 @@ def test_a_producer_that_knows_a_deleted_topic_makes_it_anew(bench: Bench) -> No
     bench.publish(1)
     with type(bench.client)(bench.url, namespace="test") as operator:
         operator.admin.delete_topic("t", force=True)
-        operator.store.perform(operator.catalog.join("h", "push", ["t"]))
+        parts_of(operator).store.perform(parts_of(operator).catalog.join("h", "push", ["t"]))
         operator.admin.delete_topic("t", force=True)
         bench.publish(2)
-        operator.store.perform(operator.catalog.join("h", "push", ["t"]))
+        parts_of(operator).store.perform(parts_of(operator).catalog.join("h", "push", ["t"]))
     (sent,) = bench.publish(3)
     ids = [receipt.id for receipt in bench.lease(group="h")]
     assert len(ids) == 2
@@ -267,11 +268,11 @@ def test_a_producer_that_knows_a_deleted_topic_makes_it_anew(bench: Bench) -> No
 
 def test_a_deletion_that_was_cut_off_is_completed_by_the_next_use(bench: Bench) -> None:
     bench.publish(1)
-    operation = bench.client.catalog.topics.remove("t")
+    operation = parts_of(bench.client).catalog.topics.remove("t")
     step = next(operation)
     for _ in range(2):
-        step = operation.send(bench.client.store.run(step))  # type: ignore[arg-type]
-    bench.client.store.run(step)  # type: ignore[arg-type]
+        step = operation.send(parts_of(bench.client).store.run(step))  # type: ignore[arg-type]
+    parts_of(bench.client).store.run(step)  # type: ignore[arg-type]
     operation.close()
     assert bench.admin.topics() == []
     with type(bench.client)(bench.url, namespace="test") as producer:
@@ -309,23 +310,23 @@ def test_any_number_of_groups_join_a_topic_one_after_another(bench: Bench) -> No
 def test_a_byte_is_not_used_again_before_its_group_has_left_completely(bench: Bench) -> None:
     bench.group("g")
     stored = set(bench.publish(1, 2))
-    leave = bench.client.catalog.subscriptions.leave("g", "t")
+    leave = parts_of(bench.client).catalog.subscriptions.leave("g", "t")
     step = next(leave)
     while True:
         assert not isinstance(step, Block | Each | Pause)
         commands = [step] if isinstance(step, Command) else step
         if any(command.verb == "purge_list" for command in commands):
             break  # the route has lost the group, and what it held is there
-        answers = [bench.client.store.run(command) for command in commands]
+        answers = [parts_of(bench.client).store.run(command) for command in commands]
         step = leave.send(answers[0] if isinstance(step, Command) else answers)
-    record = bench.client.store.perform(bench.client.catalog.topics.find("t"))
+    record = parts_of(bench.client).store.perform(parts_of(bench.client).catalog.topics.find("t"))
     assert record
     assert record.leaving == (("g", 1),)
     full = replace(record, next_byte=1).with_group("h", "push")
     assert full.byte_of("h") == 2
     assert bench.stored() == len(stored)
     bench.group("g")  # completes it
-    record = bench.client.store.perform(bench.client.catalog.topics.find("t"))
+    record = parts_of(bench.client).store.perform(parts_of(bench.client).catalog.topics.find("t"))
     assert record
     assert (record.leaving, bench.stored()) == ((), 0)
 

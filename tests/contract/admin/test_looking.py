@@ -8,6 +8,7 @@ import pytest
 
 from rqretry.core.errors import InvalidArgument, MessageNotFound
 from rqretry.core.message import OutgoingMessage
+from rqretry.core.parts import parts_of
 from tests.contract.admin.bench import Bench
 
 PATIENCE_S = 10.0
@@ -172,7 +173,7 @@ def test_the_audit_record_says_who_what_and_when(bench: Bench) -> None:
         "set_group",
         {"group": "g", "max_retries": "3", "pin": True},
     )
-    assert (oldest.verb, oldest.actor) == ("pause", bench.client.name)
+    assert (oldest.verb, oldest.actor) == ("pause", parts_of(bench.client).name)
     assert oldest.at_ms <= middle.at_ms <= newest.at_ms
     assert [entry.verb for entry in bench.admin.audit(count=1)] == ["purge"]
     with pytest.raises(InvalidArgument, match="count"):

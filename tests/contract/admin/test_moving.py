@@ -8,6 +8,7 @@ import pytest
 from rqretry import DeadLetterFilter
 from rqretry.core.errors import GroupNotFound, InvalidArgument
 from rqretry.core.message_id import MessageId
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Block, Command, Each, Operation, Pause
 from tests.contract.admin.bench import Bench
 
@@ -221,7 +222,7 @@ def cut_off(bench: Bench, operation: Operation[Any], stop: int) -> bool:
         except StopIteration:
             return False
         assert not isinstance(step, Block | Each | Pause)
-        store = bench.client.store
+        store = parts_of(bench.client).store
         result = store.run(step) if isinstance(step, Command) else [store.run(c) for c in step]
     return True
 
@@ -233,7 +234,7 @@ def test_a_start_that_was_cut_off_anywhere_is_completed_by_the_next_one(bench: B
     stop, cut = 0, True
     while cut:
         stop += 3
-        join = bench.client.catalog.join("h", "push", ["t"], start="earliest")
+        join = parts_of(bench.client).catalog.join("h", "push", ["t"], start="earliest")
         cut = cut_off(bench, join, stop)
         early = [r.id for part in range(2) for r in bench.lease(group="h", partition=part)]
         assert set(early) in (set(), ids), "a group is paused until it has everything"
@@ -250,7 +251,7 @@ def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) ->
     bench.client.admin.create_topic("t")
     bench.group("g")
     (stored,) = bench.publish("stored")
-    operation = bench.client.catalog.join("h", "push", ["t"], start="earliest")
+    operation = parts_of(bench.client).catalog.join("h", "push", ["t"], start="earliest")
     halves: list[str] = []
     with bench.client.transaction("t") as tx:
         step = next(operation)
@@ -259,7 +260,7 @@ def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) ->
             commands = [step] if isinstance(step, Command) else step
             if any(command.verb == "backfill_check" for command in commands):
                 halves.append(tx.publish("half"))
-            result = [bench.client.store.run(command) for command in commands]
+            result = [parts_of(bench.client).store.run(command) for command in commands]
             try:
                 step = operation.send(result[0] if isinstance(step, Command) else result)
             except StopIteration:
@@ -272,7 +273,7 @@ def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) ->
 def test_an_unfinished_start_is_completed_whatever_the_next_start_asks_for(bench: Bench) -> None:
     bench.group("g")
     bench.publish("a", "b")
-    cut_off(bench, bench.client.catalog.join("h", "push", ["t"], start="earliest"), 30)
+    cut_off(bench, parts_of(bench.client).catalog.join("h", "push", ["t"], start="earliest"), 30)
     assert bench.lease(group="h") == []
     bench.group("h")
     assert bench.numbers("h") == (2, 0, 0, 0, 0)

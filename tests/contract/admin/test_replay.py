@@ -7,6 +7,7 @@ import pytest
 
 from rqretry.catalog import backfill
 from rqretry.core.errors import InvalidArgument
+from rqretry.core.parts import parts_of
 from rqretry.core.start import check_start
 from rqretry.protocol import operate
 from rqretry.protocol.lease import succeed
@@ -57,11 +58,11 @@ def test_an_interrupted_replay_is_completed_and_repeats_nothing(
 
     replay = operate.replay
     monkeypatch.setattr(operate, "replay", one)
-    steps = backfill.Backfill(bench.client.catalog.store).replay("g", 0)
+    steps = backfill.Backfill(parts_of(bench.client).catalog.store).replay("g", 0)
     answer: Any = None
     for _ in range(8):  # cut off after some pages
         step: Any = steps.send(answer)
-        answer = bench.client.store.run(step)
+        answer = parts_of(bench.client).store.run(step)
         if bench.numbers()[0] == 2:
             break
     monkeypatch.undo()
@@ -69,7 +70,7 @@ def test_an_interrupted_replay_is_completed_and_repeats_nothing(
     assert bench.admin.reset("g", to=LONG_AGO) == 2
     assert consume(bench, 9) == ids[2:]
     client = bench.client
-    assert client.store.perform(client.catalog.groups.get("g")).replaying == ()
+    assert parts_of(client).store.perform(parts_of(client).catalog.groups.get("g")).replaying == ()
 
 
 def test_a_later_group_begins_in_the_past(bench: Bench) -> None:
@@ -123,7 +124,7 @@ def test_new_partitions_keep_what_is_consumed_too(bench: Bench) -> None:
     for number in range(4):
         receipts = bench.lease(group="g", partition=number)
         place = bench.keys("g", partition=number)
-        verdicts = bench.client.store.run(succeed(place, receipts, worker="w"))
+        verdicts = parts_of(bench.client).store.run(succeed(place, receipts, worker="w"))
         assert set(verdicts) <= {b"OK"}
     assert bench.admin.reset("g", to=LONG_AGO) == 20
 

@@ -8,6 +8,7 @@ import pytest
 
 from rqretry import App, Client, Message
 from rqretry.core.message import ReceiptHandle
+from rqretry.core.parts import parts_of
 from rqretry.protocol.inspect import read_records
 from rqretry.protocol.keys import partition_keys
 from tests.contract.integration.harness import NAMESPACE, Seen
@@ -23,7 +24,7 @@ async def test_a_primary_that_is_gone_holds_up_nobody_else() -> None:
     with Cluster(3) as cluster:
         with Client(cluster.url, namespace=NAMESPACE) as client:
             client.admin.create_topic("t", partitions=PARTITIONS)
-            catalog = cluster.server_of(client.catalog.keys.topics)
+            catalog = cluster.server_of(parts_of(client).catalog.keys.topics)
         servers = {n: cluster.server_of(partition_keys(NAMESPACE, "t", n).meta)
                    for n in range(PARTITIONS)}  # fmt: skip
         victim = next(server for server in servers.values() if server is not catalog)
@@ -37,7 +38,7 @@ async def test_a_primary_that_is_gone_holds_up_nobody_else() -> None:
             seen.add(message)
             await release.wait()
 
-        worker = app.worker(grace=1)
+        worker = parts_of(app).worker(grace=1)
         running = asyncio.ensure_future(worker.run())
         await worker.started.wait()
         ids = await app.publish_many("t", range(PARTITIONS * EACH))
@@ -64,6 +65,6 @@ def committed(client: Client, partitions: list[int]) -> int:
     total = 0
     for number in partitions:
         keys = partition_keys(NAMESPACE, "t", number)
-        counters = client.store.run(read_records(keys.counters))
+        counters = parts_of(client).store.run(read_records(keys.counters))
         total += int(counters.get("succeed:g", 0))
     return total

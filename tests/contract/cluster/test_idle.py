@@ -6,6 +6,7 @@ import pytest
 from redis.crc import key_slot
 
 from rqretry import Message
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import partition_keys
 from rqretry.transport import store
 from rqretry.transport.connection import async_connection
@@ -33,7 +34,7 @@ async def test_a_message_opens_no_connection_and_leaves_the_other_waits_alone(
     async def handle(message: Message[Any]) -> None:
         seen.add(message)
 
-    async with lab.working(app, declared=app.declared):
+    async with lab.working(app, declared=parts_of(app).topics):
         await until(lambda: blocked(lab) == PARTITIONS)
         for number in range(PARTITIONS):  # the publisher connects, and so does what settles
             await app.publish("t", number)

@@ -18,6 +18,7 @@ from redis.crc import key_slot
 
 from rqretry import App, AsyncClient, Client, ConsumeResult, Message, NotConfirmed, RetryPolicy
 from rqretry.core.errors import AmbiguousResult, RqretryError, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import partition_keys
 from tests.contract.cluster.conftest import ClusterLab
 from tests.contract.integration.harness import NAMESPACE, counted, until
@@ -57,7 +58,7 @@ async def test_a_partition_moves_to_another_primary_while_it_is_in_use(lab: Clus
             await asyncio.sleep(0.002)
 
     moved = 0
-    async with lab.working(app, declared=app.declared):
+    async with lab.working(app, declared=parts_of(app).topics):
         publishing = asyncio.ensure_future(publish())
         for number in (0, 1, 0, 1):
             await asyncio.sleep(0.3)
@@ -187,7 +188,7 @@ async def test_a_replica_is_promoted_under_load_and_the_workers_go_on(
                 pass
             await asyncio.sleep(0.001)
 
-    worker = app.worker(grace=2)
+    worker = parts_of(app).worker(grace=2)
     working = asyncio.ensure_future(worker.run())
     await worker.started.wait()
     async with AsyncClient(fragile.url, namespace=NAMESPACE) as client:
@@ -214,7 +215,7 @@ async def test_a_replica_is_promoted_under_load_and_the_workers_go_on(
     record_property("unsure", len(unsure))
     record_property("unsure_and_lost", len(set(unsure) - set(done)))
     with Client(fragile.url, namespace=NAMESPACE) as sync:
-        assert_sound(sync.store, NAMESPACE)
+        assert_sound(parts_of(sync).store, NAMESPACE)
 
 
 def fragile_owner(cluster: Cluster, victim: Any) -> int:

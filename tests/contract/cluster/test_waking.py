@@ -7,6 +7,7 @@ from typing import Any
 
 from rqretry import Message
 from rqretry.core.message_id import partition_of
+from rqretry.core.parts import parts_of
 from tests.contract.cluster.conftest import ClusterLab
 from tests.contract.integration.harness import Seen, until
 
@@ -41,7 +42,7 @@ async def test_an_idle_worker_has_one_blocked_connection_for_each_partition(
         seen.add(message)
 
     seen = Seen()
-    async with lab.working(app, declared=app.declared):
+    async with lab.working(app, declared=parts_of(app).topics):
         await until(lambda: blocked(lab) == PARTITIONS)
     await until(lambda: blocked(lab) == 0)
 
@@ -56,7 +57,7 @@ async def test_a_publish_into_any_partition_wakes_an_idle_worker(lab: ClusterLab
         seen.add(message)
 
     waits: list[float] = []
-    async with lab.working(app, declared=app.declared):
+    async with lab.working(app, declared=parts_of(app).topics):
         for number, id_ in keys_for_each(PARTITIONS).items():
             await until(lambda: blocked(lab) == PARTITIONS)
             sent_at = time.monotonic()

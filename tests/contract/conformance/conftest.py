@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import ServerOf
@@ -23,7 +24,7 @@ def lab(redis_server: EmbeddedRedis) -> Iterator[Lab]:
     """A lab whose data must agree with itself at the end."""
     with Lab(server=redis_server) as lab:
         yield lab
-        assert_sound(lab.client.store, lab.namespace)
+        assert_sound(parts_of(lab.client).store, lab.namespace)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rqretry import App, ConsumeResult, InvalidReceiptHandle, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.protocol.inspect import tracebacks
 from rqretry.testing import Lab
@@ -88,10 +89,10 @@ def test_the_first_3_and_the_last_16_errors_are_kept_and_one_traceback_of_a_kind
     assert dead_letter.deliveries == 25
     assert [error.attempt for error in dead_letter.errors] == [1, 2, 3, *range(10, 26)]
     assert {error.fingerprint for error in dead_letter.errors} == {dead_letter.fingerprint}
-    keys = lab.client.catalog.group_keys("orders", 0, "billing")
+    keys = parts_of(lab.client).catalog.group_keys("orders", 0, "billing")
     size: Command[int] = Command("read", (), (), int, arguments=("HLEN", keys.tracebacks))
-    assert lab.client.store.run(size) == 1
-    (trace,) = lab.client.store.run(tracebacks(keys, [dead_letter.fingerprint]))
+    assert parts_of(lab.client).store.run(size) == 1
+    (trace,) = parts_of(lab.client).store.run(tracebacks(keys, [dead_letter.fingerprint]))
     assert "ValueError: no 1" in str(trace)
 
 

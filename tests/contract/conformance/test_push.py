@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConsumeResult, Message, Retry, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.testing import Lab
 from tests.contract.integration.harness import Lab as LiveLab
@@ -207,7 +208,7 @@ async def test_consume_timeout_counts_from_the_lease_and_is_15_minutes(live: Liv
     assert ran[0] < 1  # it would be 1 s at least, were it counted from the start
     plain = App("redis://localhost")
     plain.consumer("t", group="g")(print)
-    assert plain.consumers[0].consume_timeout_ms == 15 * 60 * 1000
+    assert parts_of(plain).consumers[0].consume_timeout_ms == 15 * 60 * 1000
 
 
 async def test_an_ordered_count_survives_its_workers(live: LiveLab) -> None:
@@ -296,7 +297,7 @@ def copies(lab: Lab, marker: bytes) -> int:
     """How often the bytes are in the namespace, whatever key holds them."""
 
     def ask(*request_parts: str) -> Any:
-        return lab.client.store.run(
+        return parts_of(lab.client).store.run(
             Command("read", (), (), lambda reply: reply, arguments=request_parts)
         )
 

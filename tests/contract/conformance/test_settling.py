@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
 from rqretry.worker.worker import Worker
@@ -92,7 +93,7 @@ async def test_a_result_whose_answer_is_lost_is_counted_as_the_history_has_it(
             if verb == "fail":
                 raise ValueError(message.body)
 
-        async with live.working(app, hooks=app.hooks) as worker:
+        async with live.working(app, hooks=parts_of(app).hooks) as worker:
             worker._store.repeat_seconds = 0.05
             id_ = live.client().publish("t", 1)
             await until(lambda: (verb, Fault.DROP_REPLY) in proxy.struck)

@@ -11,9 +11,11 @@ import redis
 from rqretry import App, Client
 from rqretry.admin.views import GroupStats
 from rqretry.core.message import Message
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import expire
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.worker import Worker
 from tests.support.soundness import assert_sound
 
@@ -41,18 +43,21 @@ class Lab:
         self._apps.append(app)
         return app
 
-    def client(self, **options: Any) -> Client:
+    def client(self, *, library: ScriptLibrary | None = None, **options: Any) -> Client:
         """A new sync client in the test's namespace."""
         client = Client(self.url, **{"namespace": NAMESPACE, **options})
         self._clients.append(client)
+        if library is not None:
+            parts = parts_of(client)
+            parts.use(SyncStore(parts.settings.url, library))
         return client
 
     @asynccontextmanager
     async def working(self, app: App, **options: Any) -> AsyncIterator[Worker]:
         """A worker of the app in this process, stopped at the end."""
-        given = {"grace": 2.0, "checkers": app.checkers, **options}
-        worker = Worker(app.settings, app.consumers, **given)
-        worker.schedules = app.schedules
+        given = {"grace": 2.0, "checkers": parts_of(app).checkers, **options}
+        worker = Worker(parts_of(app).settings, parts_of(app).consumers, **given)
+        worker.schedules = parts_of(app).schedules
         task = asyncio.get_running_loop().create_task(worker.run())
         await _first(worker.started.wait(), task)
         try:
@@ -64,22 +69,22 @@ class Lab:
 
     def stats(self, group: str, topic: str | None = None) -> GroupStats:
         """The numbers of a group of one topic; whoever reads them moves what is due."""
-        with Client(self.url, namespace=NAMESPACE, library=self.library) as client:
+        with self.client(library=self.library) as client:
             (found,) = client.admin.stats(topic, group=group).groups
         return found
 
     def expire(self, topic: str, group: str, partition: int = 0) -> int:
         """Expire what is overdue, as any process may; answers how many."""
         with Client(self.url, namespace=NAMESPACE) as client:
-            client.store.perform(client.catalog.topics.get(topic))
-            keys = client.catalog.group_keys(topic, partition, group)
+            parts_of(client).store.perform(parts_of(client).catalog.topics.get(topic))
+            keys = parts_of(client).catalog.group_keys(topic, partition, group)
             command = expire(keys, worker="anybody", hold_ms=0, random=0.5)
-            return client.store.run(command).moved
+            return parts_of(client).store.run(command).moved
 
     def audit(self) -> None:
         """Everything in the test's namespace agrees with itself."""
         with Client(self.url, namespace=NAMESPACE) as client:
-            assert_sound(client.store, NAMESPACE)
+            assert_sound(parts_of(client).store, NAMESPACE)
 
     async def aclose(self) -> None:
         """Close everything."""

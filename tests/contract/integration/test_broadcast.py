@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, RetryPolicy
 from rqretry.core.middleware import Event
+from rqretry.core.parts import parts_of
 from rqretry.worker import broadcast
 from tests.contract.integration.harness import Lab, Seen, counted, until
 
@@ -148,7 +149,7 @@ async def test_what_does_not_succeed_is_logged_counted_and_not_tried_again(
         }
         return results[way]
 
-    async with lab.working(app, hooks=app.hooks):
+    async with lab.working(app, hooks=parts_of(app).hooks):
         await app.publish("t", 1)
         await counted(lab, "b", fail=1)
         await until(lambda: bool(events))
@@ -172,7 +173,7 @@ async def test_plain_functions_middleware_and_typed_bodies_work_as_elsewhere(lab
     def handle(body: int) -> None:
         seen.append(body)
 
-    async with lab.working(app, hooks=app.hooks):
+    async with lab.working(app, hooks=parts_of(app).hooks):
         await app.publish("t", 7)
         await app.publish("t", "no number")
         await counted(lab, "b", succeed=1, fail=1)
@@ -320,9 +321,9 @@ async def test_a_broadcast_consumer_cannot_begin_with_what_is_stored(lab: Lab) -
         InvalidArgument, match="start='earliest' cannot be given with broadcast=True"
     ):
         listening(app, start="earliest")
-    assert app._registry.consumers == []
+    assert parts_of(app).registry.consumers == []
     listening(app, start="latest")
-    assert [spec.group for spec in app._registry.consumers] == ["b"]
+    assert [spec.group for spec in parts_of(app).registry.consumers] == ["b"]
 
 
 async def test_broadcast_is_true_false_or_a_name(lab: Lab) -> None:

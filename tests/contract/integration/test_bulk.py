@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import AsyncClient, Client, MessageId, OutgoingMessage, PublishError
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import NAMESPACE, Lab, until
 from tests.support.faults.proxy import FaultProxy, proxied
 from tests.support.faults.rules import Fault, Rule, always
@@ -148,7 +149,7 @@ async def test_a_bulk_that_is_cancelled_leaves_nothing_to_the_next_one(lab: Lab)
 async def test_both_calls_of_a_bulk_that_were_lost_can_be_repeated_by_their_ids(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish_many("t", [])
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(PublishError) as caught:
             await client.publish_many("t", range(900))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, Message
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import register
 from tests.contract.integration.harness import NAMESPACE, PATIENCE_S, Lab
 from tests.edges.cli.shell import Shell
@@ -17,7 +18,7 @@ MANY = 8
 def past(client: Client, moment_ms: int) -> None:
     """Wait until the server's clock is behind a moment."""
     end = time.monotonic() + PATIENCE_S
-    while client.store.perform(client.catalog.store.now_ms()) <= moment_ms:
+    while parts_of(client).store.perform(parts_of(client).catalog.store.now_ms()) <= moment_ms:
         assert time.monotonic() < end
 
 
@@ -31,7 +32,7 @@ def left(client: Client, partitions: int, *, deliveries: int = 1) -> list[Messag
     while len(got) < MANY * deliveries:
         assert time.monotonic() < end
         got += consumer.receive(32, invisible_duration=0.02, wait=1)
-    past(client, client.store.perform(client.catalog.store.now_ms()) + 25)
+    past(client, parts_of(client).store.perform(parts_of(client).catalog.store.now_ms()) + 25)
     return got[-MANY:]
 
 
@@ -96,7 +97,7 @@ def test_retries_and_messages_with_a_delay_are_ready_when_they_are_due(
     client.admin.create_topic("t", partitions=partitions)
     client.simple_consumer("t", group="g", create_group=True)
     later = [client.publish("t", n, delay=0.01, tag="a" * (n % 2) or None) for n in range(MANY)]
-    past(client, client.store.perform(client.catalog.store.now_ms()) + 15)
+    past(client, parts_of(client).store.perform(parts_of(client).catalog.store.now_ms()) + 15)
     assert client.admin.message(later[0]).states[0].state == "ready"
     assert client.admin.message(later[1]).states[0].state == "ready"
     stats = client.admin.stats(group="g")
@@ -125,4 +126,6 @@ def test_a_command_that_moved_something_mentions_it(lab: Lab, partitions: int) -
 def appear(client: Client, group: str) -> None:
     """A worker registers."""
     about = f'{{"groups": ["{group}"], "topics": ["t"], "pid": 7}}'
-    client.store.run(register(client.catalog.keys, worker="w", about=about, ttl_ms=60_000))
+    parts_of(client).store.run(
+        register(parts_of(client).catalog.keys, worker="w", about=about, ttl_ms=60_000)
+    )

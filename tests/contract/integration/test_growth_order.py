@@ -10,6 +10,7 @@ import pytest
 from rqretry import Client, ConfigError, OutgoingMessage
 from rqretry.catalog import add_partitions
 from rqretry.core.errors import RqretryError
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab
 
 NAMES = tuple(f"order-{number}" for number in range(8))
@@ -73,7 +74,7 @@ async def test_publishes_that_wait_in_a_lane_stay_ahead_of_those_behind_growth(l
     await app.publish("t", "known", message_group="x")
     assert drained(client) == {"x": ["known"]}
     client.admin.set_topic("t", partitions=4)
-    store = app.async_client.catalog.store
+    store = parts_of(app.async_client).catalog.store
     tasks: list[asyncio.Task[Any]] = []
 
     def publish() -> None:
@@ -96,7 +97,10 @@ async def test_a_publish_between_the_last_question_and_the_swap_waits_for_it(
 ) -> None:
     producer, other = lab.client(), lab.client()
     ordered(producer)
-    asked, wait = other.catalog.growth.unfinished_ordered, producer.catalog.growth.wait
+    asked, wait = (
+        parts_of(other).catalog.growth.unfinished_ordered,
+        parts_of(producer).catalog.growth.wait,
+    )
     at_rest = threading.Event()
     questions: list[int] = []
 
@@ -118,8 +122,8 @@ async def test_a_publish_between_the_last_question_and_the_swap_waits_for_it(
         at_rest.set()
         return (yield from wait(topic))
 
-    monkeypatch.setattr(other.catalog.growth, "unfinished_ordered", ask)
-    monkeypatch.setattr(producer.catalog.growth, "wait", waits)
+    monkeypatch.setattr(parts_of(other).catalog.growth, "unfinished_ordered", ask)
+    monkeypatch.setattr(parts_of(producer).catalog.growth, "wait", waits)
 
     assert other.admin.set_topic("t", partitions=4).partitions == 4
     publishing.join(10)
@@ -135,7 +139,7 @@ async def test_what_came_before_the_topic_was_closed_is_waited_for_and_then_grow
     monkeypatch.setattr(add_partitions, "LOOKS_WHILE_CLOSED", 2)
     producer, other = lab.client(), lab.client()
     ordered(producer)
-    asked = other.catalog.growth.unfinished_ordered
+    asked = parts_of(other).catalog.growth.unfinished_ordered
     published: list[str] = []
 
     def ask(record: Any) -> Any:
@@ -144,7 +148,7 @@ async def test_what_came_before_the_topic_was_closed_is_waited_for_and_then_grow
             published.append(producer.publish("t", 0, message_group=NAMES[0]))
         return unfinished
 
-    monkeypatch.setattr(other.catalog.growth, "unfinished_ordered", ask)
+    monkeypatch.setattr(parts_of(other).catalog.growth, "unfinished_ordered", ask)
     with pytest.raises(ConfigError, match="1 unfinished ordered messages"):
         other.admin.set_topic("t", partitions=4)
 
@@ -160,14 +164,14 @@ async def test_a_topic_that_its_operator_left_closed_is_opened_by_a_publisher(
     monkeypatch.setattr(add_partitions, "LOOKS_BEFORE_OPENING", 2)
     producer, other = lab.client(), lab.client()
     ordered(producer)
-    asked = other.catalog.growth.unfinished_ordered
+    asked = parts_of(other).catalog.growth.unfinished_ordered
 
     def die(record: Any) -> Any:
         if record.closed:
             raise RqretryError("killed")
         return (yield from asked(record))
 
-    monkeypatch.setattr(other.catalog.growth, "unfinished_ordered", die)
+    monkeypatch.setattr(parts_of(other).catalog.growth, "unfinished_ordered", die)
     with pytest.raises(RqretryError, match="killed"):
         other.admin.set_topic("t", partitions=4)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.protocol.command import Command, Operation
 from rqretry.transport.store import Store
@@ -26,7 +27,7 @@ def executed(lab: Lab, verb: str = "") -> int:
 def many_topics(lab: Lab, **options: Any) -> list[str]:
     """Topics with one group."""
     client, names = lab.client(), [f"t-{number}" for number in range(MANY)]
-    client.store.perform(client.catalog.join("g", "push", names, **options))
+    parts_of(client).store.perform(parts_of(client).catalog.join("g", "push", names, **options))
     return names
 
 
@@ -84,7 +85,7 @@ async def test_many_that_are_woken_together_are_leased_from_together(
         await until(lambda: all(place.empty for place in worker.places))
         before = executed(lab, "bzpopmin")
 
-        client.store.perform(client.catalog.groups.set("g", max_retries=7))
+        parts_of(client).store.perform(parts_of(client).catalog.groups.set("g", max_retries=7))
         await until(lambda: not lab.redis.exists(*(place.keys.wake for place in worker.places)))
         await app.publish(names[3], "still awake")
         await seen.count(1)
@@ -106,22 +107,24 @@ async def test_a_group_of_many_topics_joins_with_a_few_calls(lab: Lab) -> None:
             answer = yield step
 
     for group in ("new", "g"):  # one joins again
-        join = client.catalog.join(group, "push", names)
-        calls, record = client.store.perform(counted(join))
+        join = parts_of(client).catalog.join(group, "push", names)
+        calls, record = parts_of(client).store.perform(counted(join))
         assert set(record.topics) == set(names)
         assert calls < MANY / 4
-    calls, places = client.store.perform(counted(client.catalog.groups.places("g", names)))
+    calls, places = parts_of(client).store.perform(
+        counted(parts_of(client).catalog.groups.places("g", names))
+    )
     assert len(places) == MANY
     assert calls < MANY / 4
 
 
 async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:
     names, client = many_topics(lab), lab.client()
-    upkeep = Upkeep(client.catalog, "reaper")
-    client.store.perform(upkeep.round())
+    upkeep = Upkeep(parts_of(client).catalog, "reaper")
+    parts_of(client).store.perform(upkeep.round())
     before = executed(lab)
     for _ in range(10):
-        client.store.perform(upkeep.round())
+        parts_of(client).store.perform(upkeep.round())
     assert executed(lab) - before < MANY
 
     client.publish(names[7], "late", delay=0.05)
@@ -129,22 +132,22 @@ async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab)
     end = time.monotonic() + 10
     delivered = 0
     while not delivered and time.monotonic() < end:
-        delivered += client.store.perform(upkeep.round()).delivered
+        delivered += parts_of(client).store.perform(upkeep.round()).delivered
     assert delivered == 1
 
-    next_ms = client.store.perform(upkeep.round()).next_ms
+    next_ms = parts_of(client).store.perform(upkeep.round()).next_ms
     assert next_ms is not None
     assert 3_500_000 < next_ms <= 3_600_000
 
 
 async def test_upkeep_on_a_cluster_comes_to_all_partitions_in_turns(lab: Lab) -> None:
     names, client = many_topics(lab), lab.client()
-    upkeep = Upkeep(client.catalog, "reaper", spread=True)
-    client.store.perform(upkeep.round())
+    upkeep = Upkeep(parts_of(client).catalog, "reaper", spread=True)
+    parts_of(client).store.perform(upkeep.round())
     client.publish(names[-1], "due", delay=0.001)
     before = executed(lab, "exists")
 
-    delivered = sum(client.store.perform(upkeep.round()).delivered for _ in range(4))
+    delivered = sum(parts_of(client).store.perform(upkeep.round()).delivered for _ in range(4))
 
     assert delivered == 1
     assert executed(lab, "exists") - before < 4 * 60

@@ -7,6 +7,7 @@ import pytest
 
 from rqretry import Client
 from rqretry.catalog import drain_group
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import partition_keys
 from rqretry.worker import partition_watch
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, until
@@ -17,7 +18,7 @@ MOST = 300
 
 def limited(client: Client) -> list[str]:
     """Let a client send so many commands, and then no more; what it has sent."""
-    run = client.store.session.run
+    run = parts_of(client).store.session.run
     sent: list[str] = []
 
     def counted(command: Any, seconds: float | None = None) -> Any:
@@ -25,7 +26,7 @@ def limited(client: Client) -> list[str]:
         assert len(sent) < MOST, "it spins"
         return run(command, seconds)
 
-    client.store.session.run = counted  # type: ignore[method-assign]
+    parts_of(client).store.session.run = counted  # type: ignore[method-assign]
     return sent
 
 
@@ -47,7 +48,7 @@ async def test_a_group_with_a_lost_message_is_removed(
     client.simple_consumer("t", group="g", create_group=True, ordered=True)
     for number in range(3):
         client.publish("t", number, message_group="a")
-    keys = client.catalog.group_keys("t", 0, "g")
+    keys = parts_of(client).catalog.group_keys("t", 0, "g")
     lab.redis.delete(keys.ready)  # the first one is nowhere, and the others wait behind it
 
     limited(client)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from rqretry import ConsumeResult, Message
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import promote
 from tests.contract.integration.harness import Lab, Seen, counted
 from tests.support.lua_hooks import CLOCK_KEY, virtual_time
@@ -35,16 +36,18 @@ async def test_sixteen_waits_then_seventeen_deliveries_then_dead_at_once(lab: La
     waits, levels = [], []
     async with lab.working(app, library=library):
         sent = client.publish("t", "climber")
-        keys = client.catalog.group_keys("t", 0, "g")
+        keys = parts_of(client).catalog.group_keys("t", 0, "g")
         for delivery in range(1, 17):
             await counted(lab, "g", fail=delivery, lease=delivery)
             ((level, due),) = waiting(lab)
             waits.append((due - now) / 1000)
             levels.append(level)
             lab.redis.set(CLOCK_KEY, due - 1)
-            assert client.store.run(promote(keys, worker="test")).moved == 0  # never too early
+            assert (
+                parts_of(client).store.run(promote(keys, worker="test")).moved == 0
+            )  # never too early
             lab.redis.set(CLOCK_KEY, now := due)
-            assert client.store.run(promote(keys, worker="test")).moved == 1
+            assert parts_of(client).store.run(promote(keys, worker="test")).moved == 1
         await counted(lab, "g", fail=17, lease=17, dead=1)
 
     assert waits == WAITS_S
@@ -74,13 +77,13 @@ async def test_more_retries_than_the_ladder_is_long_wait_its_last_step(lab: Lab)
     waits = []
     async with lab.working(app, library=library):
         client.publish("t", "climber")
-        keys = client.catalog.group_keys("t", 0, "g")
+        keys = parts_of(client).catalog.group_keys("t", 0, "g")
         for delivery in range(1, 20):
             await counted(lab, "g", fail=delivery)
             ((_, due),) = waiting(lab)
             waits.append((due - now) / 1000)
             lab.redis.set(CLOCK_KEY, now := due)
-            client.store.run(promote(keys, worker="test"))
+            parts_of(client).store.run(promote(keys, worker="test"))
         await counted(lab, "g", fail=20, dead=1)
 
     assert waits == [*WAITS_S, 7200, 7200, 7200]

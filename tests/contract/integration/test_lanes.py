@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from rqretry import AmbiguousResult, AsyncClient, Client
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.integration.harness import NAMESPACE, PATIENCE_S, Lab
 from tests.support.faults.proxy import proxied
@@ -80,7 +81,7 @@ async def test_what_is_in_doubt_is_remembered_for_an_hour_also_when_its_client_i
 ) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult):
             await client.publish("t", "in doubt")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError
+from rqretry.core.parts import parts_of
 from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import Lab
 
@@ -19,7 +20,7 @@ async def handle(message: Any) -> None:
 @asynccontextmanager
 async def running(app: App) -> AsyncIterator[Worker]:
     """A worker of the app's own, stopped at the end."""
-    worker = app.worker(grace=1)
+    worker = parts_of(app).worker(grace=1)
     task = asyncio.create_task(worker.run())
     await worker.started.wait()
     yield worker
@@ -44,7 +45,7 @@ async def test_nothing_is_registered_while_a_worker_runs(lab: Lab) -> None:
     app.consumer("t", group="g")(handle)
     async with running(app):
         register_late(app)
-    assert [spec.group for spec in app.consumers] == ["g"]
+    assert [spec.group for spec in parts_of(app).consumers] == ["g"]
     app.consumer("late", group="late")(handle)
     async with running(app) as worker:
         assert {place.topic for place in worker.places} == {"t", "late"}
@@ -53,7 +54,7 @@ async def test_nothing_is_registered_while_a_worker_runs(lab: Lab) -> None:
 async def test_a_worker_that_was_made_before_says_so_when_it_starts(lab: Lab) -> None:
     app = lab.app()
     app.consumer("t", group="g")(handle)
-    worker = app.worker()
+    worker = parts_of(app).worker()
     app.consumer("late", group="late")(handle)
     with pytest.raises(ConfigError, match="registered after the worker was made"):
         await worker.run()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.worker.heartbeat import Heartbeat
 from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import PATIENCE_S, Lab, Seen, counted, until
@@ -103,7 +104,7 @@ async def test_a_heartbeat_goes_on_after_an_error_and_its_end_is_the_workers(
 
     monkeypatch.setattr(Heartbeat, "_renew_all", fail)
     app.consumer("t", group="g", visibility=0.1)(Seen().add)
-    worker = Worker(app.settings, app.consumers)
+    worker = Worker(parts_of(app).settings, parts_of(app).consumers)
     running = asyncio.create_task(worker.run())
     try:
         for _ in range(1 if ends else 3):

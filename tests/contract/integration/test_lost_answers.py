@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rqretry import AmbiguousResult, Client, InvalidReceiptHandle, Message, StoreUnavailable
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import Fault, Rule
@@ -95,7 +96,7 @@ def test_a_receive_says_that_the_group_is_paused(
     client.admin.pause("g")
     with caplog.at_level(logging.WARNING, "rqretry"):
         assert [consumer.receive(wait=0) for _ in range(3)] == [[], [], []]
-    assert consumer.operations.paused
+    assert parts_of(consumer).operations.paused
     assert [record.getMessage() for record in caplog.records] == [
         "group 'g' is paused: nothing is received until `rqretry group resume g`"
     ]

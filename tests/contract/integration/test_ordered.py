@@ -16,6 +16,7 @@ from rqretry import (
     OutgoingMessage,
     RetryPolicy,
 )
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab, Seen, counted
 
 
@@ -253,8 +254,10 @@ async def test_the_catalog_reports_unfinished_ordered_messages(lab: Lab) -> None
     client.admin.create_topic("orders", partitions=2)
 
     def unfinished() -> int:
-        record = client.store.perform(client.catalog.store.topic("orders"))
-        return client.store.perform(client.catalog.growth.unfinished_ordered(record))
+        record = parts_of(client).store.perform(parts_of(client).catalog.store.topic("orders"))
+        return parts_of(client).store.perform(
+            parts_of(client).catalog.growth.unfinished_ordered(record)
+        )
 
     client.publish("orders", 0, message_group="x")
     client.publish("orders", 1)

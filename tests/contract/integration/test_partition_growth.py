@@ -8,6 +8,7 @@ import pytest
 from rqretry import ConfigError, InvalidArgument, Message, TopicNotFound
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import RqretryError
+from rqretry.core.parts import parts_of
 from rqretry.worker import partition_watch
 from tests.contract.integration.harness import Lab, Seen, counted
 
@@ -81,7 +82,7 @@ async def test_growth_is_refused_while_ordered_messages_are_unfinished(lab: Lab)
 def test_a_group_that_joins_while_its_topic_grows_is_limited_everywhere(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("t")
-    catalog, perform = client.catalog, client.store.perform
+    catalog, perform = parts_of(client).catalog, parts_of(client).store.perform
     perform(catalog.join("g", "push", ["t"], max_inflight=1))
     perform(catalog.store.topics.change("t", lambda record: record.growing_to(3)))
     perform(catalog.growth.resume(["t"]))  # it was checked before the group came
@@ -114,7 +115,11 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
         client = lab.client()
         client.publish(topic, 1)
         client.simple_consumer(topic, group="s", create_group=True)
-        run, step, writes = client.store.session.run, client.store.session.step, 0
+        run, step, writes = (
+            parts_of(client).store.session.run,
+            parts_of(client).store.session.step,
+            0,
+        )
 
         def count(commands: Any) -> None:
             nonlocal writes
@@ -133,8 +138,8 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
             count(commands if isinstance(commands, list) else [])
             return step(commands)
 
-        client.store.session.run = cut_run  # type: ignore[method-assign]
-        client.store.session.step = cut_step  # type: ignore[method-assign, assignment]
+        parts_of(client).store.session.run = cut_run  # type: ignore[method-assign]
+        parts_of(client).store.session.step = cut_step  # type: ignore[method-assign, assignment]
         with pytest.raises(RqretryError, match="cut"):
             client.admin.set_topic(topic, partitions=3)
         stored = lab.redis.hget("rqretry:test:{test}:topics", topic).decode()
@@ -186,7 +191,7 @@ def test_a_topic_that_came_back_with_other_partitions_is_published_to(
         quicker.admin.create_topic("t", 2)
         raise TopicNotFound(name)
 
-    monkeypatch.setattr(client.catalog.store, "topic", too_early)
+    monkeypatch.setattr(parts_of(client).catalog.store, "topic", too_early)
     client.publish("t", 2)
 
     assert lab.client().admin.stats("t").topics[0].stored == 1

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, Client, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.worker import fetch
 from rqretry.worker.worker import Worker
@@ -112,9 +113,9 @@ async def test_a_reaper_goes_on_behind_a_damaged_group(lab: Lab, lab_url: str) -
             consumer = client.simple_consumer(topic, group=f"g{topic}", create_group=True)
             consumer.receive(wait=0, invisible_duration="10ms")
         lab.redis.set(key("a", "failures"), "damaged")
-        upkeep, expired = Upkeep(client.catalog, "reaper"), 0
+        upkeep, expired = Upkeep(parts_of(client).catalog, "reaper"), 0
         while expired < 2:
-            expired += client.store.perform(upkeep.round()).expired
+            expired += parts_of(client).store.perform(upkeep.round()).expired
         lab.redis.delete(key("a", "failures"))
 
 

@@ -26,6 +26,7 @@ from rqretry import (
     TopicNotFound,
 )
 from rqretry.core.history_notes import NOTHING, Noted, decode_noted
+from rqretry.core.parts import parts_of
 from rqretry.protocol.inspect import history
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.support.faults.proxy import proxied
@@ -113,8 +114,8 @@ async def test_many_messages_are_sent_in_bounded_calls_and_answered_in_order(lab
     client.admin.create_topic("t", partitions=2)
     ids = client.publish_many("t", range(1200))
 
-    keys = [client.catalog.partition("t", number) for number in range(2)]
-    pages = [client.store.run(history(of, start="-")) for of in keys]
+    keys = [parts_of(client).catalog.partition("t", number) for number in range(2)]
+    pages = [parts_of(client).store.run(history(of, start="-")) for of in keys]
     calls = [fields["i"].decode().split() for page in pages for _, fields in page]
     assert sorted(id_ for call in calls for id_ in call) == sorted(set(ids))
     assert len(ids) == 1200
@@ -191,7 +192,7 @@ async def test_a_lost_reply_is_repeated_and_the_message_stored_once(lab: Lab) ->
 async def test_an_ambiguous_publish_can_be_repeated_by_its_id_exactly(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
@@ -211,7 +212,7 @@ async def test_an_ambiguous_publish_can_be_repeated_by_its_id_exactly(lab: Lab) 
 async def test_an_ambiguous_id_repeated_with_another_body_is_refused(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
@@ -223,7 +224,7 @@ async def test_an_ambiguous_id_repeated_with_another_body_is_refused(lab: Lab) -
 async def test_an_ambiguous_publish_that_never_arrived_is_stored_by_the_repeat(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REQUEST, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
@@ -237,7 +238,7 @@ async def test_an_ambiguous_publish_that_never_arrived_is_stored_by_the_repeat(l
 async def test_concurrent_publishers_each_get_their_own_ambiguous_ids(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         results = await asyncio.gather(
             *(client.publish("t", number) for number in range(20)), return_exceptions=True
@@ -275,7 +276,7 @@ async def test_publish_error_says_which_ids_are_where(lab: Lab) -> None:
 async def test_publish_error_lists_ambiguous_ids_and_they_can_be_repeated(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(PublishError) as caught:
             await client.publish_many("t", range(700))
@@ -294,7 +295,7 @@ async def test_publish_error_lists_ambiguous_ids_and_they_can_be_repeated(lab: L
 
 async def test_an_unreachable_server_is_a_definite_error_with_its_place(lab: Lab) -> None:
     client = Client("redis://:secret@127.0.0.1:1/0")
-    client.store.repeat_seconds = 0.1
+    parts_of(client).store.repeat_seconds = 0.1
 
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1") as caught:
         client.publish("t", 1)
@@ -350,7 +351,7 @@ def test_one_asyncio_client_lives_through_two_event_loops(lab_url: str) -> None:
     async def leave_some_behind() -> None:
         await client.publish("t", "first")
         tasks = [asyncio.ensure_future(client.publish("t", number)) for number in range(20)]
-        (lane,) = client.publisher._lanes["t"].all()
+        (lane,) = parts_of(client).publisher._lanes["t"].all()
         while lane._task is None and not all(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(0)  # the second batch is on its way when the loop ends
         assert lane._task is not None
@@ -407,7 +408,7 @@ async def test_an_ambiguous_id_is_stored_once_when_another_client_publishes_it_a
 ) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
@@ -496,13 +497,14 @@ async def test_a_topic_that_is_gone_is_not_made_again_where_that_is_forbidden(la
 @pytest.mark.parametrize("patience", ["100ms", 0.1])
 async def test_how_long_a_call_is_repeated_is_settable(lab: Lab, patience: Any) -> None:
     app = lab.app(timeout=patience)
-    for client in (app.client, app.async_client, lab.client(timeout=patience)):
-        store = client.store
+    clients: list[Any] = [app.client, app.async_client, lab.client(timeout=patience)]
+    for client in clients:
+        store = parts_of(client).store
         assert (store.repeat_seconds, store.reply_seconds) == (0.1, 0.1)
     away = Client("redis://127.0.0.1:1", timeout=patience)
     with pytest.raises(StoreUnavailable):
         away.publish("t", 1)
-    assert lab.app().client.store.repeat_seconds == 15
+    assert parts_of(lab.app().client).store.repeat_seconds == 15
     with pytest.raises(InvalidArgument, match=r"^timeout"):
         lab.app(timeout=0)
 

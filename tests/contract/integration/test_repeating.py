@@ -16,6 +16,7 @@ from rqretry import (
     TransactionDecided,
 )
 from rqretry.core.consume_result import ConsumeResult
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.support.faults.proxy import proxied
 from tests.support.faults.rules import Fault, always
@@ -56,7 +57,7 @@ async def test_what_is_ambiguous_is_repeated_exactly_also_when_it_was_handled_me
     count = 3_000
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(PublishError) as caught:
             await client.publish_many("t", range(count))
@@ -112,7 +113,7 @@ async def test_a_transaction_whose_opening_is_in_doubt_is_decided_all_the_same(
     operator = lab.client()
     operator.admin.create_topic("t")
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         transaction = client.transaction("t")
         proxy.rules = always(lost, "enlist")
         with pytest.raises(StoreUnavailable, match="may be open"):

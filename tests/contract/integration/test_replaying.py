@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from rqretry import Client, ConfigError, QueueFull
+from rqretry.core.parts import parts_of
 from rqretry.producer.lane import Publishing
 from rqretry.producer.replayable_lane import (
     EPOCH_CALLS,
@@ -39,19 +40,23 @@ class Task:
         client: Client | None = None,
     ) -> None:
         self.client: Client = client or lab.client()
-        self.client.store.perform(self.client.catalog.topics.get("t", create=True))
-        self.publishing = Publishing(self.client.catalog, self.client.store.clock)
+        parts_of(self.client).store.perform(
+            parts_of(self.client).catalog.topics.get("t", create=True)
+        )
+        self.publishing = Publishing(
+            parts_of(self.client).catalog, parts_of(self.client).store.clock
+        )
         self.lane = ReplayableLane("t", 0, "job-0", epoch)
         self.content = content
         self.rows = 0
 
     def send(self, *bodies: str) -> None:
-        self.client.store.perform(self.chunk(*bodies))
+        parts_of(self.client).store.perform(self.chunk(*bodies))
 
     def send_ahead(self, *chunks: str) -> list[str]:
         """Chunks of which each is sent before the one in front is answered; what went wrong."""
-        answers = self.client.store.drive(
-            in_turn(self.client.store.session, (self.chunk(*chunk) for chunk in chunks))
+        answers = parts_of(self.client).store.drive(
+            in_turn(parts_of(self.client).store.session, (self.chunk(*chunk) for chunk in chunks))
         )
         return [type(answer).__name__ for answer in answers if isinstance(answer, Exception)]
 
@@ -65,7 +70,7 @@ class Task:
         return replay(self.publishing, self.lane, rows, [one[self.content] for one in data])
 
     def finish(self) -> tuple[int, int]:
-        self.client.store.perform(check_complete(self.publishing, [self.lane]))
+        parts_of(self.client).store.perform(check_complete(self.publishing, [self.lane]))
         return self.lane.sent, self.lane.known
 
 
@@ -221,7 +226,7 @@ async def test_nothing_is_published_behind_a_chunk_that_was_refused(lab: Lab) ->
 async def test_a_chunk_that_cannot_depend_on_the_one_in_front_waits_for_it(lab: Lab) -> None:
     task = Task(lab)
     chunks = [task.chunk("a"), task.chunk("b", delay_ms=1), task.chunk("c")]
-    store = task.client.store
+    store = parts_of(task.client).store
     assert store.drive(in_turn(store.session, chunks)) == [True] * 3
     assert task.finish() == (3, 0)
     assert stored(lab) == ["e0.0", "e0.2"]
@@ -241,12 +246,12 @@ async def test_an_epoch_is_noted_once_and_by_one_plan(lab: Lab) -> None:
     mark = ReplayableLane("t", 0, "job-end", 0)
 
     def closed() -> bool:
-        return task.client.store.perform(is_closed(task.publishing, mark))
+        return parts_of(task.client).store.perform(is_closed(task.publishing, mark))
 
     assert not closed()
-    task.client.store.perform(note(task.publishing, mark, "two tasks"))
+    parts_of(task.client).store.perform(note(task.publishing, mark, "two tasks"))
     assert closed()
-    task.client.store.perform(note(task.publishing, mark, "two tasks"))
+    parts_of(task.client).store.perform(note(task.publishing, mark, "two tasks"))
     with pytest.raises(ConfigError, match="has published other rows to topic 't' before"):
-        task.client.store.perform(note(task.publishing, mark, "three tasks"))
+        parts_of(task.client).store.perform(note(task.publishing, mark, "three tasks"))
     assert stored(lab) == []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import InvalidArgument, Message, OutgoingMessage
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.retention import Sweeps
 from rqretry.maintenance.upkeep import Upkeep
 from tests.contract.integration.harness import Lab, counted, until
@@ -37,9 +38,11 @@ def age(lab: Lab, seconds: float, group: str = "g") -> None:
 
 def purge(lab: Lab) -> int:
     client = lab.client()
-    sweeps, gone = Sweeps(client.catalog.topics, client.catalog.group_keys), 0
+    sweeps, gone = Sweeps(parts_of(client).catalog.topics, parts_of(client).catalog.group_keys), 0
     while time.monotonic() >= sweeps.next_at:
-        gone += client.store.perform(sweeps.round([client.catalog.partition("t", 0)]))
+        gone += parts_of(client).store.perform(
+            sweeps.round([parts_of(client).catalog.partition("t", 0)])
+        )
     return gone
 
 
@@ -137,8 +140,8 @@ async def test_a_group_of_simple_consumers_forgets_ids_and_applies_its_retention
 async def test_a_round_of_the_reaper_forgets_what_is_over(lab: Lab) -> None:
     remember(lab)
     client = lab.client()
-    upkeep = Upkeep(client.catalog, client.name)
-    while client.store.perform(upkeep.round()).more:
+    upkeep = Upkeep(parts_of(client).catalog, parts_of(client).name)
+    while parts_of(client).store.perform(upkeep.round()).more:
         pass
     assert remembered(lab) == 0
 
@@ -154,8 +157,10 @@ def test_what_was_consumed_is_forgotten_where_nothing_else_is_kept(
     client.publish("t", "x")
     receiver.ack(receiver.receive())
     client.admin.set_topic("t", keep=None)
-    place = client.catalog.group_keys("t", 0, "s")
-    sweeps = Sweeps(client.catalog.topics, client.catalog.group_keys, together=together)
+    place = parts_of(client).catalog.group_keys("t", 0, "s")
+    sweeps = Sweeps(
+        parts_of(client).catalog.topics, parts_of(client).catalog.group_keys, together=together
+    )
     assert lab.redis.exists(place.partition.kept, place.consumed) == 2
-    client.store.perform(sweeps.round([place.partition]))
+    parts_of(client).store.perform(sweeps.round([place.partition]))
     assert lab.redis.exists(place.partition.kept, place.partition.kept_bodies, place.consumed) == 0

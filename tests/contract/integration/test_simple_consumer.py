@@ -18,6 +18,7 @@ from rqretry import (
     Message,
 )
 from rqretry.client import SimpleConsumer
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
 from rqretry.worker import reaper
@@ -80,7 +81,7 @@ def test_a_publish_wakes_a_waiting_receive(client: Client, consumer: SimpleConsu
 
 def client_list(client: Client) -> list[dict[str, Any]]:
     """What the connections of the server do."""
-    path = str(client.settings.url.redis_kwargs()["path"])
+    path = str(parts_of(client).settings.url.redis_kwargs()["path"])
     with redis.Redis(unix_socket_path=path) as direct:
         return list(direct.client_list())
 
@@ -88,8 +89,8 @@ def client_list(client: Client) -> list[dict[str, Any]]:
 async def made(client: AsyncClient, step: Any) -> Any:
     """What one step of an operation answers."""
     if isinstance(step, Command):
-        return await client.store.run(step)
-    return await client.store.run_all(step)
+        return await parts_of(client).store.run(step)
+    return await parts_of(client).store.run_all(step)
 
 
 async def test_a_consumer_whose_joining_was_cut_off_anywhere_joins_with_its_next_call(
@@ -101,7 +102,7 @@ async def test_a_consumer_whose_joining_was_cut_off_anywhere_joins_with_its_next
         while cut:
             stop += 1
             consumer = other.simple_consumer("t", group="g")
-            joining = consumer.operations.join()
+            joining = parts_of(consumer).operations.join()
             step: Any = next(joining)
             for _ in range(stop):
                 try:
@@ -377,7 +378,7 @@ class Interrupted(list[Any]):
 
 def test_threads_share_one_consumer(client: Client, consumer: SimpleConsumer) -> None:
     consumer.receive(wait=0)
-    operations: Any = consumer.operations
+    operations: Any = parts_of(consumer).operations
     operations._places = Interrupted(operations._places, consumer)
     client.publish("t", 1)
     assert [message.body for message in consumer.receive(wait=0)] == [1]

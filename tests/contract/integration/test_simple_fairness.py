@@ -10,6 +10,7 @@ import pytest
 
 from rqretry import Client, Message
 from rqretry.client import SimpleConsumer
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab
 
 ONE_PARTITION = 6
@@ -22,7 +23,7 @@ ONE_OF_100 = 14
 def steady(lab: Lab) -> Client:
     """A client whose consumers begin where the same chance tells them in every run."""
     steady = lab.client()
-    steady.catalog.chance = random.Random(7)
+    parts_of(steady).catalog.chance = random.Random(7)
     return steady
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, Message
+from rqretry.core.parts import parts_of
 from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted, until
 
@@ -132,7 +133,7 @@ async def test_a_worker_waits_for_a_server_that_is_not_there_and_can_be_stopped(
 ) -> None:
     app = App("redis://127.0.0.1:1/0", namespace=NAMESPACE)
     app.consumer("t", group="g")(lambda _: None)
-    worker = Worker(app.settings, app.consumers)
+    worker = Worker(parts_of(app).settings, parts_of(app).consumers)
     worker._store.repeat_seconds = 0.05
     task = asyncio.ensure_future(worker.run())
     await until(lambda: "cannot start yet" in caplog.text)
@@ -147,7 +148,7 @@ async def test_a_worker_waits_for_a_server_that_is_not_there_and_can_be_stopped(
 async def test_a_worker_that_waits_for_its_server_stops_at_once(lab: Lab) -> None:
     app = App("redis://127.0.0.1:1/0", namespace=NAMESPACE)
     app.consumer("t", group="g")(lambda _: None)
-    worker = Worker(app.settings, app.consumers)
+    worker = Worker(parts_of(app).settings, parts_of(app).consumers)
     task = asyncio.ensure_future(worker.run())
     await asyncio.sleep(0.1)
 
@@ -160,7 +161,7 @@ async def test_a_worker_that_waits_for_its_server_stops_at_once(lab: Lab) -> Non
 async def test_a_worker_without_consumers_is_an_error(lab: Lab) -> None:
     app = lab.app()
     with pytest.raises(ConfigError, match="no consumers"):
-        Worker(app.settings, app.consumers)
+        Worker(parts_of(app).settings, parts_of(app).consumers)
 
 
 HUNG = """

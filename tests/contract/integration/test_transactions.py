@@ -19,6 +19,7 @@ from rqretry import (
     TransactionResolution,
 )
 from rqretry.consumer.transaction_checker import TransactionCheck
+from rqretry.core.parts import parts_of
 from rqretry.protocol import transaction
 from rqretry.protocol.command import Command
 from tests.contract.integration.harness import Lab, Seen, counted, until
@@ -354,7 +355,7 @@ async def test_a_lost_answer_to_a_commit_is_safe_to_repeat(
     client = lab.client()
     tx = client.transaction("t")
     tx.publish(1)
-    run = client.store.session.run
+    run = parts_of(client).store.session.run
 
     def losing(command: Command[Any], *rest: Any) -> Any:
         answer = yield from run(command, *rest)
@@ -362,7 +363,7 @@ async def test_a_lost_answer_to_a_commit_is_safe_to_repeat(
             raise StoreUnavailable("lost")
         return answer
 
-    monkeypatch.setattr(client.store.session, "run", losing)
+    monkeypatch.setattr(parts_of(client).store.session, "run", losing)
     with pytest.raises(StoreUnavailable):
         tx.commit()
     with pytest.raises(TransactionDecided):
@@ -440,8 +441,8 @@ async def test_fsck_finds_halves_whose_transaction_is_lost(lab: Lab) -> None:
     with pytest.raises(AssertionError, match=f"waits for transaction {tx.id}, which has no record"):
         lab.audit()
     lab.redis.hset("rqretry:test:{test}:transactions", tx.id, stored)
-    found: Command[Any] = transaction.read(client.catalog.keys, tx.id)
-    assert client.store.run(found).state == "open"
+    found: Command[Any] = transaction.read(parts_of(client).catalog.keys, tx.id)
+    assert parts_of(client).store.run(found).state == "open"
     tx.rollback()
 
 

@@ -10,6 +10,7 @@ import pytest
 from rqretry import ConfigError
 from rqretry.catalog import store as catalog_store
 from rqretry.core.catalog_records import SCHEMA
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import register
 from rqretry.worker import registration
 from tests.contract.integration.harness import PATIENCE_S, Lab, Seen, until
@@ -135,8 +136,8 @@ async def test_a_worker_says_that_others_run_other_scripts(
     app, client = lab.app(), lab.client()
     app.consumer("orders", group="one")(lambda _message: None)
     about = json.dumps({"groups": ["one"], "topics": ["orders"], "pid": 7, "scripts": "0ld"})
-    keys = client.catalog.keys
-    client.store.run(register(keys, worker="host:1", about=about, ttl_ms=60_000))
+    keys = parts_of(client).catalog.keys
+    parts_of(client).store.run(register(keys, worker="host:1", about=about, ttl_ms=60_000))
     with caplog.at_level(logging.WARNING, "rqretry"):
         async with lab.working(app):
             await until(lambda: "1 live workers run other scripts" in caplog.text)

@@ -17,6 +17,7 @@ import redis
 
 from rqretry import Client
 from rqretry.admin.views import GroupStats
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import live_workers
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.servers import free_port, python_path
@@ -154,7 +155,9 @@ class Site:
 
     def live_workers(self) -> int:
         """How many workers the roster knows."""
-        return len(self.client.store.perform(live_workers(self.client.catalog.keys)))
+        return len(
+            parts_of(self.client).store.perform(live_workers(parts_of(self.client).catalog.keys))
+        )
 
     def close(self) -> None:
         """End everything."""
@@ -179,4 +182,4 @@ def site(durable_server: EmbeddedRedis, tmp_path: Path) -> Iterator[Site]:
     yield site
     site.close()
     with Client(durable_server.url, namespace=NAMESPACE) as client:
-        assert_sound(client.store, NAMESPACE)
+        assert_sound(parts_of(client).store, NAMESPACE)

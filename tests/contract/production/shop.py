@@ -9,6 +9,7 @@ from typing import Any
 import redis
 
 from rqretry import App, DeadLetter, Message, Postpone, RetryPolicy
+from rqretry.core.parts import parts_of
 
 app = App()
 held: list[bytes] = []
@@ -23,7 +24,7 @@ def note(message: Message[Any], what: str) -> None:
 
 def connected() -> Any:
     """A client of the app's server."""
-    return redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"]))
+    return redis.Redis(unix_socket_path=str(parts_of(app).settings.url.redis_kwargs()["path"]))
 
 
 def is_first(message: Message[Any]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from rqretry import Client
 from rqretry.cli.metrics import render
+from rqretry.core.parts import parts_of
 from rqretry.protocol.inspect import history
 from tests.contract.production.conftest import NAMESPACE, PATIENCE_S, ROOT, Site, until
 from tests.edges.otel.collector import Collector
@@ -152,7 +153,7 @@ def spans(result: str) -> str:
 
 def test_scaled_to_zero_the_exporter_still_reports_the_true_lag(site: Site) -> None:
     port = free_port()
-    site.client.store.perform(site.client.catalog.join("g", "push", ["t"]))
+    parts_of(site.client).store.perform(parts_of(site.client).catalog.join("g", "push", ["t"]))
     site.client.publish_many("t", range(7))
     request_parts = [
         "exporter",
@@ -186,11 +187,13 @@ def _answers(port: int) -> bool:
 
 def _notes(client: Client, topic: str) -> dict[str, list[str]]:
     """What the history notes of each message, by verb."""
-    client.store.perform(client.catalog.topics.get(topic))
+    parts_of(client).store.perform(parts_of(client).catalog.topics.get(topic))
     notes: dict[str, list[str]] = defaultdict(list)
     start = "-"
     while True:
-        page = client.store.run(history(client.catalog.partition(topic, 0), start=start, count=500))
+        page = parts_of(client).store.run(
+            history(parts_of(client).catalog.partition(topic, 0), start=start, count=500)
+        )
         for _, fields in page:
             ids = fields["i"].split(b" ")
             shown = fields["d"].decode().split(" ")

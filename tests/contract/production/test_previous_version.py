@@ -14,6 +14,7 @@ import redis
 
 from rqretry import Client
 from rqretry.core.catalog_records import SCHEMA
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import missing
 from tests.contract.production.conftest import NAMESPACE, ROOT, until
@@ -118,7 +119,7 @@ def test_the_version_before_works_beside_this_one(previous: Path) -> None:
         pairs = Counter((handler, by) for handler, by, _ in rows)
         assert len(pairs) == 4, f"each handles what each publishes: {pairs}"
         assert [process.returncode for process in both] == [0, 0], errors
-        assert_sound(client.store, NAMESPACE)
+        assert_sound(parts_of(client).store, NAMESPACE)
 
 
 def test_a_version_of_an_older_schema_refuses_what_this_one_keeps(previous: Path) -> None:

@@ -16,10 +16,12 @@ VERSION = """
 from pathlib import Path
 import redis
 from rqretry import App
+from rqretry.core.parts import parts_of
 app = App()
 @app.consumer("t", group="g", max_retries={version})
 def handle(message):
-    with redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"])) as client:
+    url = parts_of(app).settings.url
+    with redis.Redis(unix_socket_path=str(url.redis_kwargs()["path"])) as client:
         client.rpush("versions", {version})
 """
 
@@ -125,6 +127,7 @@ def test_a_change_of_the_code_is_loaded_also_after_a_mistake(site: Site, code: P
 BLOCKS = """
 import threading
 from rqretry import App
+from rqretry.core.parts import parts_of
 app = App()
 @app.consumer("t", group="g", consume_timeout="500ms", visibility="500ms", max_retries=1)
 async def handle(message):
@@ -147,10 +150,12 @@ def test_a_process_that_no_longer_turns_is_replaced(site: Site, tmp_path: Path) 
 HANGS = """
 import threading, os, redis
 from rqretry import App
+from rqretry.core.parts import parts_of
 app = App()
 @app.consumer("t", group="g", ordered=True, consume_timeout="500ms", visibility="1s", max_retries=0)
 def handle(message):
-    with redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"])) as client:
+    url = parts_of(app).settings.url
+    with redis.Redis(unix_socket_path=str(url.redis_kwargs()["path"])) as client:
         client.rpush("ran", f"{message.body} {os.getpid()}")
     if message.body == "hangs":
         threading.Event().wait()

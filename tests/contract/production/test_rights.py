@@ -12,6 +12,7 @@ from rqretry.checks.acl import rules
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import check
 from rqretry.core.errors import InvalidArgument, RqretryError, UnsafeServer
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -68,7 +69,7 @@ async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
         if message.body == "bad":
             raise ValueError(message.body)
 
-    worker = app.worker(grace=1)
+    worker = parts_of(app).worker(grace=1)
     task = asyncio.ensure_future(worker.run())
     await worker.started.wait()
     await app.publish("t.paid", "good")
@@ -253,7 +254,7 @@ async def test_a_program_that_embeds_a_worker_looks_at_its_server_first(
 def rights_of(url: str) -> Finding:
     """What doctor finds about the rights of this URL's user."""
     with Client(url, namespace=NAMESPACE) as client:
-        findings = client.store.perform(check(ScriptLibrary(), NAMESPACE))
+        findings = parts_of(client).store.perform(check(ScriptLibrary(), NAMESPACE))
     return next(finding for finding in findings if finding.check == "rights")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rqretry import AsyncClient, Client, ConfigError, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import missing
 from tests.edges.cli.shell import Shell
@@ -114,7 +115,7 @@ def test_plain_and_tls_do_not_mix_and_nothing_is_downgraded(tls: Tls, good: str)
     plain = f"rediss://localhost:{tls.plain_port}?ssl_ca_certs={tls.file('ca.crt')}"
     start = time.monotonic()
     with Client(f"{plain}&socket_connect_timeout=0.3") as client:
-        client.store.repeat_seconds = 0.1
+        parts_of(client).store.repeat_seconds = 0.1
         with pytest.raises(StoreUnavailable, match="if it has no TLS, begin the URL with redis://"):
             client.publish("t", "a")
     assert time.monotonic() - start < 10, "a handshake is waited for as long as a connection"
@@ -127,7 +128,12 @@ def test_a_wrong_password_is_never_shown(tls: Tls, good: str) -> None:
     url = good + f"?ssl_ca_certs={tls.file('ca.crt')}"
     with pytest.raises(ConfigError, match="refused the user name or password") as caught:
         Client(url).publish("t", "a")
-    for text in (str(caught.value), repr(caught.value), repr(Client(url)), repr(Client(url).store)):
+    for text in (
+        str(caught.value),
+        repr(caught.value),
+        repr(Client(url)),
+        repr(parts_of(Client(url)).store),
+    ):
         assert SECRET not in text
     assert SECRET not in Shell(url).fails("status", status=1)
 

@@ -10,6 +10,7 @@ import pytest
 
 from rqretry import App, AsyncClient, Client, Message, NotConfirmed
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
+from rqretry.core.parts import parts_of
 from tests.conftest import program
 from tests.contract.integration.harness import NAMESPACE, until
 from tests.support.fleets import SentinelFleet
@@ -53,7 +54,7 @@ async def test_a_failover_under_load(
                     unsure.append(error.id)
             await asyncio.sleep(0.002)
 
-    worker = app.worker(grace=2)
+    worker = parts_of(app).worker(grace=2)
     working = asyncio.ensure_future(worker.run())
     await worker.started.wait()
     async with AsyncClient(fragile.url, namespace=NAMESPACE) as client:
@@ -86,4 +87,4 @@ async def test_a_failover_under_load(
     if not killed:
         assert not set(unsure) - set(done)
     with Client(fragile.url, namespace=NAMESPACE) as sync:
-        assert_sound(sync.store, NAMESPACE)
+        assert_sound(parts_of(sync).store, NAMESPACE)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rqretry import App
 from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.parts import parts_of
 from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import PATIENCE_S, Lab, counted
 
@@ -14,7 +15,7 @@ from tests.contract.integration.harness import PATIENCE_S, Lab, counted
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
     """A worker of the app in this process, stopped at the end."""
-    worker = app.worker(**{"grace": 2.0, **options})
+    worker = parts_of(app).worker(**{"grace": 2.0, **options})
     task = asyncio.ensure_future(worker.run())
     started = asyncio.ensure_future(worker.started.wait())
     await asyncio.wait([task, started], timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)

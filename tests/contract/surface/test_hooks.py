@@ -14,6 +14,7 @@ import pytest
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, Retry, RetryPolicy
 from rqretry.core.middleware import CallNext, Event
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab, Seen, counted, until
 from tests.contract.surface.handlers import describe
 from tests.contract.surface.harness import only_dead_letter, working
@@ -354,7 +355,7 @@ async def test_include_imports_modules_whose_consumers_run(
     )
     try:
         app: App = __import__("surface_shop").app
-        assert len(app.consumers) == 0
+        assert len(parts_of(app).consumers) == 0
         async with working(app):
             await app.publish("orders", 1)
             await counted(lab, "billing", succeed=1)

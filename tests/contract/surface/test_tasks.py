@@ -20,6 +20,7 @@ from rqretry import (
     Message,
     RetryPolicy,
 )
+from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab, Seen, counted
 from tests.contract.surface.harness import only_dead_letter, working
 from tests.contract.surface.models import Bag, Cabin, Flight, Guest, Unknown
@@ -209,7 +210,7 @@ def test_none_is_cannot_be_given_for_a_task(lab: Lab) -> None:
             @app.task(none_is=none_is)
             def anything() -> None: ...
 
-    assert app.consumers == []
+    assert parts_of(app).consumers == []
 
 
 async def test_options_give_the_message_its_delay_id_tag_and_keys(lab: Lab) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rqretry import App, ConsumeResult, Message, Postpone, Retry, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
 from rqretry.testing import Attempt, Lab
@@ -227,7 +228,7 @@ def test_an_endless_loop_is_reported(lab: Lab) -> None:
 
 def test_the_app_gets_its_own_server_back(lab: Lab) -> None:
     app = App("redis://shop.invalid:6379/3", namespace="shop", delay_levels="1s 2s")
-    before = (app.settings, app.client, app.async_client)
+    before = (parts_of(app).settings, app.client, app.async_client)
     with Lab(app, "fakeredis") as inner:
 
         @app.consumer("orders", group="billing")
@@ -238,7 +239,7 @@ def test_the_app_gets_its_own_server_back(lab: Lab) -> None:
         inner.advance(3)
         assert "shop.invalid" not in repr(app)
         assert [a.at for a in inner.attempts(order)][:2] == [0, 2]  # the app's own level table
-    assert (app.settings, app.client, app.async_client) == before
+    assert (parts_of(app).settings, app.client, app.async_client) == before
     assert "shop.invalid:6379/3 namespace shop" in repr(app)
 
 
@@ -305,7 +306,9 @@ def test_a_paused_group_gets_nothing_and_its_waits_go_on(lab: Lab) -> None:
 
 def pause(lab: Lab, on: str) -> None:
     config = partition_keys(lab.namespace, "orders", 0).group("billing", 18).config
-    lab.client.store.run(Command("pause", (), (), int, arguments=("HSET", config, "paused", on)))
+    parts_of(lab.client).store.run(
+        Command("pause", (), (), int, arguments=("HSET", config, "paused", on))
+    )
 
 
 def test_typed_bodies_and_tasks_run_as_in_a_worker(lab: Lab) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from rqretry import App, ConfigError, InvalidArgument, Message, RetryPolicy, ScheduleNotFound
 from rqretry.core.message import SLOT_HEADER
+from rqretry.core.parts import parts_of
 from rqretry.core.schedule import ScheduleRecord, Timetable, message_id
 from rqretry.producer.lane import Publishing
 from rqretry.producer.periodic import PeriodicMessages
@@ -34,7 +35,7 @@ class Site:
     def __post_init__(self) -> None:
         """Its store and its clock are the lab's; its messages are received by hand."""
         self.client = self.lab.client
-        self.store = self.client.store
+        self.store = parts_of(self.client).store
         (name,) = {definition.name for definition in self.declared}
         self.client.admin.create_topic(name)
         self.consumer = self.client.simple_consumer(name, group="g", create_group=True)
@@ -43,7 +44,7 @@ class Site:
 
     def alive(self) -> None:
         """A worker says that it lives, which notes the time of the namespace."""
-        keys = self.client.catalog.keys
+        keys = parts_of(self.client).catalog.keys
         self.store.run(register(keys, worker="w", about="{}", ttl_ms=15_000))
 
     def set_clock(self, now_ms: int) -> None:
@@ -53,7 +54,7 @@ class Site:
 
     def worker(self, *declared: ScheduleRecord) -> PeriodicMessages:
         """A worker that has just started."""
-        publishing = Publishing(self.client.catalog, self.store.clock)
+        publishing = Publishing(parts_of(self.client).catalog, self.store.clock)
         return PeriodicMessages(publishing, declared or self.declared)
 
     def start(self, *declared: ScheduleRecord) -> PeriodicMessages:
@@ -111,7 +112,7 @@ def every(seconds: int, **options: Any) -> ScheduleRecord:
 def lab(lab_redis: Lab) -> Iterator[Lab]:
     """On a real server alone; at its end the data must agree with itself."""
     yield lab_redis
-    assert_sound(lab_redis.client.store, lab_redis.namespace)
+    assert_sound(parts_of(lab_redis.client).store, lab_redis.namespace)
 
 
 def test_three_workers_of_which_each_slot_kills_one_publish_500_slots_once(lab: Lab) -> None:
@@ -150,7 +151,7 @@ def test_three_workers_of_which_each_slot_kills_one_publish_500_slots_once(lab: 
 
 def test_a_worker_that_hung_for_longer_than_ids_are_remembered_publishes_nothing(lab: Lab) -> None:
     site = Site(lab, [every(3600)])
-    first = lab.client.store.clock.now_ms() // 1000 + 3600
+    first = parts_of(lab.client).store.clock.now_ms() // 1000 + 3600
     site.start()
     site.set_clock(first * 1000)
     late = site.steps(site.worker().publish_due())
@@ -168,7 +169,7 @@ def test_after_an_outage_missed_slots_are_caught_up_as_the_schedule_says(
     lab: Lab, catch_up: str, wanted: int
 ) -> None:
     site = Site(lab, [every(3600, catch_up=catch_up)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     site.start()
     site.set_clock((begin + 4 * 3600 + 1800) * 1000)
     site.start()  # again, as it was
@@ -183,7 +184,7 @@ def test_after_an_outage_missed_slots_are_caught_up_as_the_schedule_says(
 
 def test_a_publish_that_was_not_noted_is_not_repeated_however_late(lab: Lab) -> None:
     site = Site(lab, [every(3600)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     site.start()
     site.set_clock((begin + 3600) * 1000)
     killed = site.steps(site.worker().publish_due())
@@ -197,7 +198,7 @@ def test_a_publish_that_was_not_noted_is_not_repeated_however_late(lab: Lab) -> 
 
 def test_a_server_whose_clock_steps_back_and_jumps_publishes_each_slot_once(lab: Lab) -> None:
     site = Site(lab, [every(600)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     worker, wall = site.start(), begin * 1000
     for minutes, shift in ((30, 0), (30, -HOUR_MS), (120, 0), (60, HOUR_MS), (60, -HOUR_MS)):
         wall += shift
@@ -217,7 +218,7 @@ def test_a_server_whose_clock_steps_back_and_jumps_publishes_each_slot_once(lab:
 
 def test_another_timetable_counts_from_now_on_for_all_workers(lab: Lab) -> None:
     site = Site(lab, [every(600)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     old = site.start()
     site.set_clock((begin + 650) * 1000)
     site.look(old)
@@ -232,7 +233,7 @@ def test_a_schedule_that_was_deleted_comes_back_with_its_worker_and_repeats_noth
     lab: Lab,
 ) -> None:
     site = Site(lab, [every(60)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     worker = site.start()
     site.set_clock((begin + 60) * 1000)
     late = site.steps(site.worker().publish_due())
@@ -249,7 +250,7 @@ def test_a_schedule_that_was_deleted_comes_back_with_its_worker_and_repeats_noth
 
 def test_a_purged_message_and_more_partitions_bring_no_slot_back(lab: Lab) -> None:
     site = Site(lab, [every(60)])
-    begin = lab.client.store.clock.now_ms() // 1000
+    begin = parts_of(lab.client).store.clock.now_ms() // 1000
     site.start()
     site.set_clock((begin + 60) * 1000)
     killed = site.steps(site.worker().publish_due())
@@ -391,7 +392,7 @@ def test_what_a_handler_or_an_option_cannot_mean_is_refused_where_it_is_written(
     app.cron(every=60, name="number", body=1)(lambda_of_int)
     with pytest.raises(ConfigError, match="there is a schedule 'number' already"):
         app.cron(every=60, name="number", body=1)(lambda_of_int)
-    assert [one.name for one in app.schedules] == ["number"]
+    assert [one.name for one in parts_of(app).schedules] == ["number"]
 
 
 def lambda_of_int(number: int) -> None:

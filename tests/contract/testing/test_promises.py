@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, Message
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.transport.store_sync import SyncConnection
 
@@ -134,7 +135,7 @@ def test_a_group_more_costs_as_much_as_the_one_before(lab: Lab) -> None:
 
 def changes(lab: Lab) -> int:
     """How many calls of the lab may have changed something."""
-    counted: int = lab.client.store.session.changes.total()  # type: ignore[attr-defined]
+    counted: int = parts_of(lab.client).store.session.changes.total()  # type: ignore[attr-defined]
     return counted
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from rqretry import App
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.soundness import assert_sound
@@ -15,7 +16,7 @@ async def lab(redis_server: EmbeddedRedis) -> AsyncIterator[Lab]:
     lab = Lab(redis_server)
     lab.redis.flushall()
     yield lab
-    assert_sound(lab.client().store, NAMESPACE)
+    assert_sound(parts_of(lab.client()).store, NAMESPACE)
     await lab.aclose()
 
 

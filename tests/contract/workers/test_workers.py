@@ -10,6 +10,7 @@ import pytest
 
 from rqretry import App
 from rqretry.core.errors import InvalidReceiptHandle
+from rqretry.core.parts import parts_of
 from rqretry.supervision.app_loader import load_app
 from tests.contract.integration.harness import Lab, counted
 from workers import flaky_http, flights, long_with_renew, poison, simple_extend
@@ -20,7 +21,7 @@ Placed = Callable[[App], App]
 
 @pytest.mark.parametrize("name", ["flights", "flaky_http", "poison", "long_with_renew"])
 def test_rqretry_worker_finds_the_app_of_each_program(name: str) -> None:
-    assert load_app(f"workers.{name}:app", str(ROOT)).consumers
+    assert parts_of(load_app(f"workers.{name}:app", str(ROOT))).consumers
 
 
 def test_the_programs_use_the_public_api_only() -> None:

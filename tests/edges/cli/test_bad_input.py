@@ -13,6 +13,7 @@ import redis
 from rqretry import Client
 from rqretry.cli.main import cli
 from rqretry.cli.options import Whole
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import Shell, dead_letter
 
@@ -230,7 +231,7 @@ def test_another_number_of_partitions_is_refused(shell: Shell) -> None:
 
 def test_a_group_of_another_kind_is_refused(shell: Shell, client: Client) -> None:
     client.admin.create_topic("t")
-    client.store.perform(client.catalog.join("g", "push", ["t"]))
+    parts_of(client).store.perform(parts_of(client).catalog.join("g", "push", ["t"]))
     assert "push" in shell.fails("receive", "t", "--group", "g", status=1)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rqretry import Client
 from rqretry.cli.main import COMMANDS
+from rqretry.core.parts import parts_of
 from rqretry.protocol.command import Command
 from rqretry.version import __version__
 from tests.edges.cli.shell import Shell, dead_letter
@@ -329,8 +330,8 @@ def test_fsck_fails_where_a_body_is_missing(shell: Shell, client: Client) -> Non
     client.admin.create_topic("claims")
     client.simple_consumer("claims", group="g", create_group=True)
     id_ = client.publish("claims", 2)
-    keys = client.catalog.partition("claims", 0)
-    client.store.run(Command("hdel", (), (), int, arguments=("HDEL", keys.bodies, id_)))
+    keys = parts_of(client).catalog.partition("claims", 0)
+    parts_of(client).store.run(Command("hdel", (), (), int, arguments=("HDEL", keys.bodies, id_)))
     result = shell("fsck", "--json")
     assert result.exit_code == 1
     (finding,) = json.loads(result.stdout)["findings"]

@@ -1,14 +1,17 @@
 """`rqretry cron`: what is shown of schedules, and what an operator does with them."""
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.core.schedule import ScheduleRecord, Timetable
 from tests.edges.cli.shell import Shell
 
 
 def define(client: Client, name: str) -> None:
     """As a worker does that starts."""
-    client.store.perform(
-        client.catalog.schedules.define(ScheduleRecord(name, Timetable(every_s=600), body=7))
+    parts_of(client).store.perform(
+        parts_of(client).catalog.schedules.define(
+            ScheduleRecord(name, Timetable(every_s=600), body=7)
+        )
     )
 
 

@@ -9,6 +9,7 @@ import redis
 
 from rqretry import Client
 from rqretry.cli import fsck
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import Shell
 from tests.support.soundness import assert_sound
@@ -27,7 +28,7 @@ def lost(client: Client, raw: Any) -> list[str]:
     client.admin.create_topic("orders")
     client.simple_consumer("orders", group="g", create_group=True)
     ids = [str(id_) for id_ in client.publish_many("orders", ["lost", "here", "gone"])]
-    keys = client.catalog.group_keys("orders", 0, "g")
+    keys = parts_of(client).catalog.group_keys("orders", 0, "g")
     assert raw.lrem(keys.ready, 0, ids[0]) == 1
     assert raw.hdel(keys.partition.bodies, ids[2]) == 1
     return ids
@@ -73,7 +74,7 @@ def test_a_repair_asks_says_what_it_did_and_is_on_record(
     assert noted["repair lost"].counts == {"messages": 1}
     assert [e.event for e in client.admin.timeline(lost[0])] == ["publish", "repair", "repair"]
     assert received(client) == ["here", "lost"]
-    assert_sound(client.store)
+    assert_sound(parts_of(client).store)
 
 
 def test_a_repair_by_a_program_says_yes_and_reads_json(
@@ -103,7 +104,7 @@ def test_what_a_person_must_decide_stays_and_says_what_to_do(
     client.admin.create_topic("orders")
     tx = client.transaction("orders")
     id_ = tx.publish(1)
-    raw.delete(client.catalog.keys.transactions)
+    raw.delete(parts_of(client).catalog.keys.transactions)
     result = shell("fsck", "--repair", "--yes", "--json")
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
@@ -136,7 +137,7 @@ def test_a_repair_while_consumers_work_loses_nothing(client: Client, raw: Any) -
     for thread in threads:
         thread.start()
     for number in range(20):
-        keys = client.catalog.group_keys("orders", number % 2, "gh"[number % 3 % 2])
+        keys = parts_of(client).catalog.group_keys("orders", number % 2, "gh"[number % 3 % 2])
         raw.lpop(keys.ready)
         client.admin.fsck(repair=True)
     damaged.set()
@@ -144,4 +145,4 @@ def test_a_repair_while_consumers_work_loses_nothing(client: Client, raw: Any) -
         thread.join(60)
         assert not thread.is_alive()
     assert done == {"g": ids, "h": ids}
-    assert_sound(client.store)
+    assert_sound(parts_of(client).store)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rqretry.core.errors import ConfigError, InvalidArgument
+from rqretry.core.parts import parts_of
 from rqretry.supervision.app_loader import load_app, require_consumers
 
 APP = "from rqretry import App\napp = App('redis://h/0')\n"
@@ -27,7 +28,7 @@ def test_an_app_is_found_in_the_app_dir(folder: Path) -> None:
     (folder / "shop.py").write_text(APP + CONSUMER)
     app = load_app("shop:app", str(folder))
     require_consumers(app, "shop:app", str(folder))
-    assert [spec.group for spec in app.consumers] == ["g"]
+    assert [spec.group for spec in parts_of(app).consumers] == ["g"]
 
 
 def test_an_app_is_found_in_a_package_and_under_a_dotted_name(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from rqretry import Client
 from rqretry.core.message import OutgoingMessage
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.lease import lease, succeed
 from tests.edges.cli.shell import Shell
@@ -11,11 +12,11 @@ HEADERS = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
 def committed(client: Client) -> str:
-    client.store.perform(client.catalog.join("g", "push", ["t"]))
+    parts_of(client).store.perform(parts_of(client).catalog.join("g", "push", ["t"]))
     id_ = client.publish("t", OutgoingMessage(body=1, keys=["order-7"], headers=HEADERS))
-    keys = client.catalog.group_keys("t", 0, "g")
-    leased = client.store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
-    client.store.run(succeed(keys, [Receipt(id_, leased.numbers[0][0])], worker="w"))
+    keys = parts_of(client).catalog.group_keys("t", 0, "g")
+    leased = parts_of(client).store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
+    parts_of(client).store.run(succeed(keys, [Receipt(id_, leased.numbers[0][0])], worker="w"))
     return id_
 
 

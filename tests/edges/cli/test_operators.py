@@ -12,6 +12,7 @@ import pytest
 
 from rqretry import Client, QueueFull
 from rqretry.core.failure_record import describe_cause
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.lease import Failure, fail, lease
 from rqretry.protocol.maintain import register
@@ -31,19 +32,19 @@ def entries(shell: Shell) -> int:
 
 def push_group(client: Client, topic: str, group: str) -> None:
     client.admin.create_topic(topic)
-    client.store.perform(client.catalog.join(group, "push", [topic]))
+    parts_of(client).store.perform(parts_of(client).catalog.join(group, "push", [topic]))
 
 
 def fail_all(client: Client, topic: str, group: str) -> None:
     """Lease what is ready, and fail it."""
-    keys = client.catalog.group_keys(topic, 0, group)
-    leased = client.store.run(lease(keys, worker="w", want=100, visibility_ms=30_000))
+    keys = parts_of(client).catalog.group_keys(topic, 0, group)
+    leased = parts_of(client).store.run(lease(keys, worker="w", want=100, visibility_ms=30_000))
     record = describe_cause("failure", "no such flight")
     failures = [
         Failure(Receipt(id_, lease_no), 0, "", 0.5, "failure", record)
         for id_, (lease_no, _) in zip(leased.ids, leased.numbers, strict=True)
     ]
-    client.store.run(fail(keys, failures, worker="w", tracebacks={}))
+    parts_of(client).store.run(fail(keys, failures, worker="w", tracebacks={}))
 
 
 # -- topics ----------------------------------------------------------------------------------
@@ -94,7 +95,9 @@ def test_group_set_pins_and_unpins(shell: Shell, client: Client) -> None:
     pinned = shell.json("group", "set", "g", "--max-retries", "3", "--pin")
     assert (pinned["max_retries"], pinned["pinned"]) == (3, ["max_retries"])
     assert last(shell)["arguments"] == {"group": "g", "max_retries": "3", "pin": True}
-    client.store.perform(client.catalog.join("g", "push", ["claims"], max_retries=16))
+    parts_of(client).store.perform(
+        parts_of(client).catalog.join("g", "push", ["claims"], max_retries=16)
+    )
     assert shell.json("group", "show", "g")["max_retries"] == 3
     assert "pinned" in shell.ok("group", "show", "g")
     assert shell.json("group", "set", "g", "--unpin")["pinned"] == []
@@ -331,8 +334,8 @@ def test_recall_cancels_what_is_not_due(shell: Shell, client: Client) -> None:
 def live(client: Client, group: str, topic: str) -> None:
     """A worker process, as the roster knows it."""
     about = json.dumps({"groups": [group], "topics": [topic], "pid": 7})
-    keys = client.catalog.keys
-    client.store.run(register(keys, worker="host:7:1", about=about, ttl_ms=60_000))
+    keys = parts_of(client).catalog.keys
+    parts_of(client).store.run(register(keys, worker="host:7:1", about=about, ttl_ms=60_000))
 
 
 def test_workers_lists_the_live_ones(shell: Shell, client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from rqretry import Client
 from rqretry.core.failure_record import describe_cause
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.lease import Failure, fail, lease
 from tests.edges.cli.shell import Shell
@@ -9,12 +10,14 @@ from tests.edges.cli.shell import Shell
 
 def block(client: Client, topic: str, group: str) -> None:
     """What is ready fails once."""
-    keys = client.catalog.group_keys(topic, 0, group)
-    found = client.store.run(lease(keys, worker="w", want=10, visibility_ms=60_000, prefer="ready"))
+    keys = parts_of(client).catalog.group_keys(topic, 0, group)
+    found = parts_of(client).store.run(
+        lease(keys, worker="w", want=10, visibility_ms=60_000, prefer="ready")
+    )
     record = describe_cause("failure", "no such order", "w")
     for id_, (lease_no, _) in zip(found.ids, found.numbers, strict=True):
         failure = Failure(Receipt(id_, lease_no), 0, "", 0.5, "failure", record)
-        client.store.run(fail(keys, [failure], worker="w", tracebacks={}))
+        parts_of(client).store.run(fail(keys, [failure], worker="w", tracebacks={}))
 
 
 def test_status_shows_which_message_groups_are_blocked_and_for_how_long(

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.conftest import Program
 from tests.edges.cli.shell import Shell
@@ -88,7 +89,7 @@ def test_a_worker_says_what_it_will_do_works_and_stops(
 def test_the_banner_reports_the_retries_that_an_operator_set(
     program: Program, client: Client, shop: str
 ) -> None:
-    client.store.perform(client.catalog.join("claims", "push", ["claims"]))
+    parts_of(client).store.perform(parts_of(client).catalog.join("claims", "push", ["claims"]))
     client.admin.set_group("claims", max_retries=1, policy="fixed:5s", rate_limit="100/m")
     worker = program("worker", "cli_shop:app", "--app-dir", shop)
     wait_until(lambda: any(group.workers for group in client.admin.stats().groups))
@@ -101,7 +102,9 @@ def test_the_banner_reports_the_retries_that_an_operator_set(
 def test_the_banner_reports_what_is_pinned_whatever_the_handler_asks_for(
     program: Program, client: Client, shop: str
 ) -> None:
-    client.store.perform(client.catalog.join("counts", "push", ["claims", "more"]))
+    parts_of(client).store.perform(
+        parts_of(client).catalog.join("counts", "push", ["claims", "more"])
+    )
     client.admin.set_group("counts", max_retries=1, max_inflight=7, pin=True)
     worker = program("worker", "cli_shop:app", "--app-dir", shop)
     wait_until(lambda: any(group.workers for group in client.admin.stats().groups))

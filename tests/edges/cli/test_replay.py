@@ -37,8 +37,9 @@ def look(message: Message) -> ConsumeResult:
 """
 WORK = """
 import asyncio, sys; sys.path.insert(0, "."); import shop
+from rqretry.core.parts import parts_of
 async def main():
-    worker = shop.app.worker()
+    worker = parts_of(shop.app).worker()
     task = asyncio.ensure_future(worker.run())
     while not sum(g.counters.get("succeed", 0) for g in (await shop.app.admin.stats()).groups):
         await asyncio.sleep(0.01)
@@ -57,9 +58,10 @@ def shop(tmp_path: Path, server: EmbeddedRedis) -> Path:
     (tmp_path / "shop.py").write_text(text)
     code = (
         "import asyncio, sys; sys.path.insert(0, '.'); import shop\n"
+        "from rqretry.core.parts import parts_of\n"
         "async def main():\n"
         "    await shop.app.publish('refunds', {'claim': 7}, headers={'from': 'web'})\n"
-        "    worker = shop.app.worker()\n"
+        "    worker = parts_of(shop.app).worker()\n"
         "    task = asyncio.ensure_future(worker.run())\n"
         "    while sum([g.dead for g in (await shop.app.admin.stats()).groups]) < 1:\n"
         "        await asyncio.sleep(0.01)\n"

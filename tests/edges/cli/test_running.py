@@ -22,6 +22,7 @@ from rqretry.cli.metrics import render
 from rqretry.cli.output import print_page
 from rqretry.cli.status import rates
 from rqretry.cli.status_watch import details
+from rqretry.core.parts import parts_of
 from rqretry.core.receipt import Receipt
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.protocol.lease import Failure, fail, lease
@@ -87,18 +88,18 @@ def test_upkeep_that_goes_on_learns_of_new_and_deleted_topics_and_groups(
     client: Client, server: EmbeddedRedis
 ) -> None:
     with Client(server.url) as other:
-        upkeep = Upkeep(other.catalog, "reaper")
-        assert other.store.perform(upkeep.round()) == (0, 0, 0, None, False)
+        upkeep = Upkeep(parts_of(other).catalog, "reaper")
+        assert parts_of(other).store.perform(upkeep.round()) == (0, 0, 0, None, False)
         client.admin.create_topic("claims", 2)
         client.simple_consumer("claims", group="g", create_group=True)
-        other.store.perform(upkeep.round())
+        parts_of(other).store.perform(upkeep.round())
         client.simple_consumer("claims", group="h", create_group=True)
         client.publish_many("claims", [OutgoingMessage(body=n, delay=0.01) for n in range(8)])
         time.sleep(0.05)  # due, and nobody is there to move it
-        assert other.store.perform(upkeep.round()).delivered == 8
+        assert parts_of(other).store.perform(upkeep.round()).delivered == 8
         assert [group.ready for group in client.admin.stats().groups] == [8, 8]
         client.admin.delete_topic("claims", force=True)
-        assert other.store.perform(upkeep.round()) == (0, 0, 0, None, False)
+        assert parts_of(other).store.perform(upkeep.round()) == (0, 0, 0, None, False)
 
 
 def test_the_reaper_delivers_by_tag(shell: Shell, client: Client) -> None:
@@ -146,14 +147,14 @@ def test_the_reaper_runs_until_a_signal_and_survives_a_restart_of_redis(
 
 def moved(client: Client) -> int:
     """What the reaper has promoted; read as it is stored, since a look at the numbers promotes."""
-    counters = client.catalog.partition("claims", 0).counters
-    with redis.Redis(unix_socket_path=client.settings.url.path) as connection:
+    counters = parts_of(client).catalog.partition("claims", 0).counters
+    with redis.Redis(unix_socket_path=parts_of(client).settings.url.path) as connection:
         return int(connection.hget(counters, "promote:g") or 0)
 
 
 def delivered(client: Client) -> int:
-    keys = client.catalog.partition("claims", 0)
-    with redis.Redis(unix_socket_path=client.settings.url.path) as connection:
+    keys = parts_of(client).catalog.partition("claims", 0)
+    with redis.Redis(unix_socket_path=parts_of(client).settings.url.path) as connection:
         return 1 - int(connection.zcard(keys.scheduled))
 
 
@@ -321,15 +322,15 @@ def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(
     shell: Shell, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dead_letter(client, "claims", "checks", 1, 2)
-    client.store.perform(client.catalog.join("g", "push", ["t"]))
+    parts_of(client).store.perform(parts_of(client).catalog.join("g", "push", ["t"]))
     id_ = client.publish("t", 1)
-    keys = client.catalog.group_keys("t", 0, "g")
-    leased = client.store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
+    keys = parts_of(client).catalog.group_keys("t", 0, "g")
+    leased = parts_of(client).store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
     failure = Failure(Receipt(id_, leased.numbers[0][0]), 4, "", 0.5, "failure", "{}")
-    client.store.run(fail(keys, [failure], worker="w", tracebacks={}))
+    parts_of(client).store.run(fail(keys, [failure], worker="w", tracebacks={}))
     about = json.dumps({"groups": ["g"], "topics": ["t"], "pid": 7})
-    live = register(client.catalog.keys, worker="w1", about=about, ttl_ms=60_000)
-    client.store.run(live)
+    live = register(parts_of(client).catalog.keys, worker="w1", about=about, ttl_ms=60_000)
+    parts_of(client).store.run(live)
     print_page(details(client, client.admin.stats()))
     ladder, workers, dead = capsys.readouterr().out.strip().split("\n\n")
     assert ladder.splitlines()[1].split()[:4] == ["t", "g", "4", "1"]

@@ -3,6 +3,7 @@
 import json
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.protocol.maintain import register
 from tests.edges.cli.shell import Shell
 
@@ -55,8 +56,8 @@ def test_status_shows_workers_that_named_other_tags(shell: Shell, client: Client
     client.admin.create_topic("orders")
     client.simple_consumer("orders", group="ship", create_group=True, tags="open")
     about = {"groups": ["ship"], "topics": ["orders"], "tags": [["ship", "orders", "paid"]]}
-    client.store.run(
-        register(client.catalog.keys, worker="w", about=json.dumps(about), ttl_ms=60_000)
+    parts_of(client).store.run(
+        register(parts_of(client).catalog.keys, worker="w", about=json.dumps(about), ttl_ms=60_000)
     )
     sentence = "takes open, and 1 live worker named something else at the start: paid"
     assert sentence in shell.ok("status")

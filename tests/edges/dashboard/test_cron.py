@@ -3,6 +3,7 @@
 import re
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.core.schedule import ScheduleRecord, Timetable
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.dashboard.conftest import browsing
@@ -12,7 +13,7 @@ async def test_schedules_are_shown_and_triggered_by_an_operator_alone(
     server: EmbeddedRedis, client: Client
 ) -> None:
     record = ScheduleRecord("nightly", Timetable(every_s=600))
-    client.store.perform(client.catalog.schedules.define(record))
+    parts_of(client).store.perform(parts_of(client).catalog.schedules.define(record))
     async with browsing(server.url) as reader:
         page = (await reader.get("/cron")).text
         assert "every 10m" in page

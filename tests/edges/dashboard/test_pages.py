@@ -13,6 +13,7 @@ import pytest
 
 from rqretry import AsyncClient, Client
 from rqretry.admin.views import Stats
+from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
 from rqretry.dashboard.sampler import Sampler
@@ -177,7 +178,7 @@ def test_the_command_serves_pages_and_ends_quietly(server: EmbeddedRedis, client
 async def test_without_redis_a_page_says_so_and_no_more(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/none.sock"
     async with AsyncClient(url) as client:
-        client.store.repeat_seconds = 0.01
+        parts_of(client).store.repeat_seconds = 0.01
         transport = httpx.ASGITransport(make_site(client, Rights()))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as browser:
             answer = await browser.get("/")

@@ -17,6 +17,7 @@ from rqretry.admin.views import GroupStats
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.envelope import decode
 from rqretry.core.failure_record import AttemptError
+from rqretry.core.parts import parts_of
 from rqretry.demo import flights as source
 from rqretry.demo.book import Effect
 from rqretry.demo.command import load_default
@@ -147,12 +148,12 @@ def test_no_published_claim_says_anything_that_is_known_only_on_arrival(lab: Lab
     feed.publish_arrivals(flight.arrival for flight in flights if flight.arrival)
 
     client.simple_consumer([FLIGHTS, ARRIVALS], group="test", create_group=True)
-    bodies: Any = lab.redis.hgetall(client.catalog.partition(FLIGHTS, 0).bodies)
+    bodies: Any = lab.redis.hgetall(parts_of(client).catalog.partition(FLIGHTS, 0).bodies)
     claims = [decode(data).body for data in bodies.values()]
     assert len(claims) == ROWS
     for claim in claims:
         assert not [key for key in claim if key.startswith("arr_") or key == "air_time"]
-    arrivals = lab.redis.hlen(client.catalog.partition(ARRIVALS, 0).bodies)
+    arrivals = lab.redis.hlen(parts_of(client).catalog.partition(ARRIVALS, 0).bodies)
     assert arrivals == feed.arrivals == ROWS - sum(DEAD.values())
 
 

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.demo import claims
 from rqretry.demo.feed import Feed
 from rqretry.demo.flights import load
@@ -122,8 +123,8 @@ async def replay_fix_and_redrive(desk: Desk) -> None:
 @pytest.mark.timeout(600)
 async def test_a_dead_claim_is_replayed_as_a_test_fixed_and_committed(desk: Desk) -> None:
     cancelled = next(flight for flight in load(2_000) if flight.expected == "cancelled")
-    join = desk.client.catalog.join(CLAIMS_GROUP, "push", [FLIGHTS], max_retries=0)
-    desk.client.store.perform(join)
+    join = parts_of(desk.client).catalog.join(CLAIMS_GROUP, "push", [FLIGHTS], max_retries=0)
+    parts_of(desk.client).store.perform(join)
     desk.client.admin.set_group(CLAIMS_GROUP, max_retries=0, pin=True)
     Feed(desk.client, lambda: pytest.fail("nothing to watch")).publish_claims([cancelled])
     worker = desk.worker()

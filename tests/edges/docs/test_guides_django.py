@@ -22,6 +22,7 @@ from django.db import DatabaseError, connection, transaction
 from rqretry import App, BodyMismatch, CodecError, InvalidArgument, Message
 from rqretry.contrib.django import publish_on_commit
 from rqretry.contrib.django.management.commands.rqretry_worker import Command
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.docs.examples import EXAMPLES, environment, running, until
@@ -190,7 +191,7 @@ def test_a_handler_leaves_no_connection_behind(bound: Lab, monkeypatch: pytest.M
     settings.RQRETRY_APP = "shop_with_handlers:app"
     from rqretry.contrib.django import worker  # noqa: PLC0415 - it loads the app
 
-    first, second, third = [spec.handler for spec in worker.app.consumers]
+    first, second, third = [spec.handler for spec in parts_of(worker.app).consumers]
     first(1)
     assert connection.connection is None
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rqretry import App
+from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -56,7 +57,7 @@ async def test_a_block_runs_and_its_worker_starts_and_stops(
 
 
 async def started_and_stopped(app: App) -> None:
-    if not (app.consumers or app.checkers.specs):
+    if not (parts_of(app).consumers or parts_of(app).checkers.specs):
         return
     started = asyncio.Event()
     app.on("started")(lambda _: started.set())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.gateway.protocol import v2
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.gateway.conftest import serving
@@ -20,7 +21,9 @@ def lease_of(found: Any, group: str) -> dict[str, Any]:
 def grouped(client: Client, group: str, topic: str, **settings: Any) -> None:
     """A group as a Python worker makes it at its start."""
     client.admin.create_topic(topic)
-    client.store.perform(client.catalog.join(group, "push", [topic], **settings))
+    parts_of(client).store.perform(
+        parts_of(client).catalog.join(group, "push", [topic], **settings)
+    )
 
 
 async def settings_of(raw: Raw, group: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, RetryPolicy
+from rqretry.core.parts import parts_of
 from tests.edges.gateway.official import Official
 
 _WAIT_S = 25
@@ -19,7 +20,9 @@ _WAIT_S = 25
 def push_group(client: Client, group: str, topic: str, **settings: Any) -> None:
     """What a Python worker of the group makes at its start."""
     client.admin.create_topic(topic)
-    client.store.perform(client.catalog.join(group, "push", [topic], **settings))
+    parts_of(client).store.perform(
+        parts_of(client).catalog.join(group, "push", [topic], **settings)
+    )
 
 
 def until_dead(client: Client, group: str) -> Any:

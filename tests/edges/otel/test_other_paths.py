@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, InvalidReceiptHandle, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.protocol.lease import lease
 from tests.contract.integration.harness import Lab, Seen, counted, until
@@ -170,9 +171,9 @@ async def test_a_receive_inside_a_span_is_below_it_and_linked_to_the_publish(
 
 def leave_with(client: Client, topic: str, group: str) -> None:
     """A worker that leases one message, and is never heard of again."""
-    client.store.perform(client.catalog.topics.get(topic))
-    keys = client.catalog.group_keys(topic, 0, group)
-    leased = client.store.run(lease(keys, worker="gone", want=1, visibility_ms=10))
+    parts_of(client).store.perform(parts_of(client).catalog.topics.get(topic))
+    keys = parts_of(client).catalog.group_keys(topic, 0, group)
+    leased = parts_of(client).store.run(lease(keys, worker="gone", want=1, visibility_ms=10))
     assert len(leased.ids) == 1
 
 
@@ -218,7 +219,7 @@ async def by_the_reaper_command(lab: Lab, stated: Reported) -> None:
     client = lab.client()
 
     def died() -> bool:
-        client.store.perform(Upkeep(client.catalog, "reaper").round())
+        parts_of(client).store.perform(Upkeep(parts_of(client).catalog, "reaper").round())
         return stated()
 
     await until(died)

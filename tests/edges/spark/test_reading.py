@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from rqretry import App, DeadLetter
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from tests.edges.spark.pipeline import Pipeline
 
@@ -61,7 +62,7 @@ def test_failures_are_read_with_error_level_and_due_time(
     ids = [lab.publish("t", {"n": n}) for n in range(2)]
     lab.advance("1h")
 
-    namespace = lab.client.settings.namespace
+    namespace = parts_of(lab.client).settings.namespace
     options = {"url": lab.url, "namespace": namespace, "topic": "t"}
     df = pipeline.spark.read.format("rqretry").options(**options).load()
     fails = as_dicts(df.where("event = 'fail'").orderBy("offset").collect())

@@ -15,6 +15,7 @@ from rqretry import App, ConfigError, GroupNotFound, InvalidArgument, StoreUnava
 from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLettersInOrder
 from rqretry.admin.dead_letters import dead_letter_places
 from rqretry.cli.pipeline import pipeline as command
+from rqretry.core.parts import parts_of
 from rqretry.spark import RedriveSummary, redrive
 from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, choose
 from rqretry.spark.redrive_job import Pace, send, still_dead
@@ -74,8 +75,8 @@ def lab(lab_redis: Lab) -> Lab:
 def everything(lab: Lab) -> Choice:
     """What EVERYTHING chooses, found without Spark."""
     all_of_them = DeadLetterFilter(all=True)
-    perform = lab.client.store.perform
-    places = perform(dead_letter_places(lab.admin.operations, "g", all_of_them))
+    perform = parts_of(lab.client).store.perform
+    places = perform(dead_letter_places(parts_of(lab.admin).operations, "g", all_of_them))
     found = perform(DeadLettersInOrder(places, all_of_them, with_bodies=False).take(10_000))
     dead_records = [
         ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
@@ -91,7 +92,7 @@ def go_on(lab: Lab, folder: Path, **pace: Any) -> RedriveSummary:
 
 
 def where_is(lab: Lab) -> dict[str, Any]:
-    return {"url": lab.url, "namespace": lab.client.settings.namespace}
+    return {"url": lab.url, "namespace": parts_of(lab.client).settings.namespace}
 
 
 def sent_back(lab: Lab) -> list[int]:
@@ -103,7 +104,13 @@ def sent_back(lab: Lab) -> list[int]:
 
 def kill_at_call(lab: Lab, folder: Path, where: str, calls: int) -> None:
     """Go on with a redrive in a process that is killed when it has made so many calls."""
-    request_parts = [lab.url, lab.client.settings.namespace, str(folder), where, str(calls)]
+    request_parts = [
+        lab.url,
+        parts_of(lab.client).settings.namespace,
+        str(folder),
+        where,
+        str(calls),
+    ]
     done = subprocess.run([sys.executable, "-c", KILLED_AT_A_CALL, *request_parts], check=False)
     assert done.returncode == -signal.SIGKILL
 
@@ -289,7 +296,7 @@ def test_the_command_previews_sends_and_says_what_it_did(
     monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
     monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
     request_parts = ["redrive", "g", "--where", TIMEOUTS, "--state", str(tmp_path), "--yes"]
-    request_parts += ["--url", lab.url, "--namespace", lab.client.settings.namespace]
+    request_parts += ["--url", lab.url, "--namespace", parts_of(lab.client).settings.namespace]
 
     def run(*more: str) -> str:
         answer = CliRunner().invoke(command, [*request_parts, *more], standalone_mode=False)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from rqretry import ConfigError, OutgoingMessage
 from rqretry.cli.pipeline import pipeline as command
+from rqretry.core.parts import parts_of
 from rqretry.demo import claims
 from rqretry.demo.book import BookKeys, read_ledger
 from rqretry.demo.flights import load, sample_size
@@ -169,9 +170,9 @@ def evidence(lab: Lab) -> Evidence:
         next(client.admin.stats(topic, group).groups)
         for topic, group in ((FLIGHTS, CLAIMS_GROUP), (ARRIVALS, BOOK_GROUP))
     ]
-    booked = client.store.perform(read_ledger(keys.booked))
+    booked = parts_of(client).store.perform(read_ledger(keys.booked))
     return Evidence(
-        settled=client.store.perform(read_ledger(keys.settled)),
+        settled=parts_of(client).store.perform(read_ledger(keys.settled)),
         booked=booked,
         dead_claims=client.admin.dead_letters(CLAIMS_GROUP, bodies=False),
         dead_arrivals=client.admin.dead_letters(BOOK_GROUP, bodies=False),

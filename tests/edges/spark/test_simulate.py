@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from rqretry import App, ConfigError, InvalidArgument, Message, RetryPolicy
 from rqretry.cli.pipeline import pipeline as command
+from rqretry.core.parts import parts_of
 from rqretry.core.retry_policy import CompiledPolicy
 from rqretry.spark import SimulationSummary, archive, simulate
 from rqretry.spark.retry_model import (
@@ -173,7 +174,10 @@ def history(pipeline: Pipeline, lab_redis: Lab, tmp_path: Path) -> str:
     lab_redis.publish_many("t", [{"n": n} for n in range(30)])
     lab_redis.advance("1m")
     output = str(tmp_path / "history")
-    where: dict[str, Any] = {"url": lab_redis.url, "namespace": lab_redis.client.settings.namespace}
+    where: dict[str, Any] = {
+        "url": lab_redis.url,
+        "namespace": parts_of(lab_redis.client).settings.namespace,
+    }
     archive(pipeline.spark, output, **where)
     return output
 

@@ -9,6 +9,7 @@ import redis
 
 from rqretry import AmbiguousResult, App, AsyncClient, Client, Message
 from rqretry.core.errors import RqretryError, ScriptError, StoreUnavailable
+from rqretry.core.parts import parts_of
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
@@ -62,7 +63,7 @@ async def test_an_attempt_sends_its_request_once_and_the_next_one_has_a_new_conn
 ) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        client.store.repeat_seconds = 0.0
+        parts_of(client).store.repeat_seconds = 0.0
         before = lab.redis.info("stats")["total_connections_received"]
         proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult):
@@ -120,8 +121,11 @@ def test_a_wake_up_that_is_lost_loses_no_message(lab_url: str) -> None:
         client.admin.create_topic("t")
         consumer = client.simple_consumer("t", group="g", create_group=True)
         sent = client.publish("t", 1)
-        wake = client.catalog.group_keys("t", 0, "g").wake
-        assert client.store.run(Command("delete", (), (), int, arguments=("UNLINK", wake))) == 1
+        wake = parts_of(client).catalog.group_keys("t", 0, "g").wake
+        assert (
+            parts_of(client).store.run(Command("delete", (), (), int, arguments=("UNLINK", wake)))
+            == 1
+        )
         (message,) = consumer.receive(wait=0)
         assert message.id == sent
         consumer.ack(message)

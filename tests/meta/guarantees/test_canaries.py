@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from rqretry import App, AsyncClient, Client, RqretryError
+from rqretry.core.parts import parts_of
 from rqretry.core.redis_url import RedisUrl
 from tests.contract.production.conftest import ROOT, Site, durable_server, site, until
 from tests.edges.cli.shell import Shell
@@ -106,18 +107,23 @@ def test_commands_show_no_secret_and_content_only_where_it_is_asked_for(
 
 def test_reprs_and_errors_show_no_secret(site: Site, locked: str) -> None:
     app = App(locked, namespace="test")
-    output = [repr(app), str(app.settings), repr(app.settings.url), str(app.settings.url)]
+    output = [
+        repr(app),
+        str(parts_of(app).settings),
+        repr(parts_of(app).settings.url),
+        str(parts_of(app).settings.url),
+    ]
     with Client(locked, namespace="test") as client:
-        output += [repr(client), repr(client.store), repr(client.store.session)]
+        output += [repr(client), repr(parts_of(client).store), repr(parts_of(client).store.session)]
         client.publish("t", 1)
-        output += [repr(node) for node in client.store.topology.nodes.values()]
+        output += [repr(node) for node in parts_of(client).store.topology.nodes.values()]
     for url in (
         f"redis://u:{ENCODED}@127.0.0.1:1/0",
         f"redis+sentinel://u:{ENCODED}@127.0.0.1:1/s/0?sentinel_password={ENCODED}",
         f"redis+cluster://u:{ENCODED}@127.0.0.1:1",
     ):
         with Client(url, namespace="test") as client:
-            client.store.repeat_seconds = 0.0
+            parts_of(client).store.repeat_seconds = 0.0
             with pytest.raises(RqretryError) as caught:
                 client.publish("t", BODY, headers={"h": HEADER})
         chain: BaseException | None = caught.value
@@ -161,7 +167,7 @@ def test_an_exporter_shows_no_secret_and_no_content(site: Site, locked: str) -> 
 
 async def test_an_ambiguous_publish_names_its_id_and_not_its_content(site: Site) -> None:
     async with AsyncClient("redis://127.0.0.1:1", namespace="test") as client:
-        client.store.repeat_seconds = 0.0
+        parts_of(client).store.repeat_seconds = 0.0
         with pytest.raises(RqretryError) as caught:
             await client.publish("t", BODY, headers={"h": HEADER})
     assert_clean(str(caught.value), *CONTENTS)

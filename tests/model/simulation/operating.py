@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from rqretry.client import AsyncClient
 from rqretry.core.errors import RqretryError
+from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.loop import Process
@@ -15,10 +16,10 @@ from tests.model.simulation.world import World
 async def keep_up(world: World, process: Process) -> None:
     """What `rqretry reaper` does."""
     client = client_of(world, process)
-    upkeep = Upkeep(client.catalog, process.name)
+    upkeep = Upkeep(parts_of(client).catalog, process.name)
     while True:
         with suppress(RqretryError):
-            await client.store.perform(upkeep.round())
+            await parts_of(client).store.perform(upkeep.round())
         await asyncio.sleep(1.0)
 
 

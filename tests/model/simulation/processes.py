@@ -11,6 +11,7 @@ from rqretry.consumer.transaction_checker import TransactionCheck, TransactionRe
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.errors import RqretryError
 from rqretry.core.message import Message
+from rqretry.core.parts import parts_of
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
@@ -52,7 +53,11 @@ class SimulatedWorker(Worker):
 
     def __init__(self, app: App, store: Store) -> None:
         super().__init__(
-            app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks, store=store
+            parts_of(app).settings,
+            parts_of(app).consumers,
+            checkers=parts_of(app).checkers,
+            hooks=parts_of(app).hooks,
+            store=store,
         )
         self.schedules = app.schedules
 
@@ -172,7 +177,7 @@ def app_of(
         )(_handler(SCHEDULE, handle))
     for group in groups:
         handler = (_batch_handler if group.batch else _handler)(group.name, handle)
-        app.register(TOPIC, group.name, options_of(group))(handler)
+        parts_of(app).register(TOPIC, group.name, options_of(group))(handler)
 
     @app.transaction_checker(PRODUCERS, check_after=2, check_every=3, timeout=2)
     async def checker(asked: TransactionCheck) -> TransactionResolution:

@@ -7,6 +7,7 @@ import pytest
 
 from rqretry import App, ConfigError, InvalidArgument, Message
 from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.parts import parts_of
 
 
 async def takes_list(messages: list[Message[int]]) -> None: ...
@@ -21,8 +22,8 @@ def takes_anything(messages):  # type: ignore[no-untyped-def]
 
 def spec_of(handler: Callable[..., Any], **options: Any) -> ConsumerSpec:
     app = App("redis://localhost")
-    app.register("t", "g", options)(handler)
-    return app.consumers[0]
+    parts_of(app).register("t", "g", options)(handler)
+    return parts_of(app).consumers[0]
 
 
 @pytest.mark.parametrize(

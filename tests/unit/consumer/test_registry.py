@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, RetryPolicy
+from rqretry.core.parts import parts_of
 
 
 async def handle(message: Message[Any]) -> ConsumeResult:
@@ -47,7 +48,7 @@ def test_async_handlers_run_in_the_loop_and_others_in_threads(
     app: App, handler: Any, is_async: bool, concurrency: int
 ) -> None:
     app.consumer("t", group="g")(handler)
-    (spec,) = app.consumers
+    (spec,) = parts_of(app).consumers
 
     assert (spec.is_async, spec.concurrency) == (is_async, concurrency)
     assert (spec.topics, spec.group, spec.visibility_ms) == (("t",), "g", 30_000)
@@ -59,7 +60,7 @@ def test_a_decorated_handler_stays_an_ordinary_function(app: App) -> None:
 
 def test_several_topics_are_kept_in_order_and_once(app: App) -> None:
     app.consumer(["b", "a", "b"], group="g")(handle)
-    assert app.consumers[0].topics == ("b", "a")
+    assert parts_of(app).consumers[0].topics == ("b", "a")
 
 
 def test_settings_are_kept_as_the_scripts_want_them(app: App) -> None:
@@ -72,7 +73,7 @@ def test_settings_are_kept_as_the_scripts_want_them(app: App) -> None:
         consume_timeout=1.5,
         concurrency=3,
     )(handle)
-    (spec,) = app.consumers
+    (spec,) = parts_of(app).consumers
 
     assert (spec.max_retries, spec.visibility_ms, spec.consume_timeout_ms) == (-1, 120_000, 1_500)
     assert (spec.concurrency, spec.policy) == (3, RetryPolicy.fixed(1))
@@ -83,7 +84,7 @@ def test_a_policy_may_name_max_retries_and_the_argument_wins(app: App) -> None:
     app.consumer("t", group="b", policy=RetryPolicy.fixed(1, max_retries=4), max_retries=5)(handle)
     app.consumer("t", group="c")(handle)
 
-    assert [spec.max_retries for spec in app.consumers] == [4, 5, None]
+    assert [spec.max_retries for spec in parts_of(app).consumers] == [4, 5, None]
 
 
 def test_two_handlers_for_one_topic_of_a_group_are_refused_with_both_places(app: App) -> None:
@@ -112,7 +113,7 @@ async def yielding(message: Any) -> Any:
 def test_a_function_that_cannot_take_one_message_is_refused(app: App, bad: Any) -> None:
     with pytest.raises(ConfigError):
         app.consumer("t", group="g")(bad)
-    assert list(app.consumers) == []
+    assert list(parts_of(app).consumers) == []
 
 
 @pytest.mark.parametrize("bad", [None, 3, "handle"])
@@ -155,4 +156,4 @@ def test_a_setting_outside_its_limits_is_refused(app: App, bad: dict[str, Any]) 
     options = {"topics": "t", "group": "g", **bad}
     with pytest.raises(InvalidArgument):
         app.consumer(options.pop("topics"), **options)(handle)
-    assert list(app.consumers) == []
+    assert list(parts_of(app).consumers) == []

@@ -8,6 +8,7 @@ from rqretry.app import App
 from rqretry.core.envelope import encode
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
 from rqretry.worker.consumer import BatchConsumer, ConsumerContext, consumer_for
@@ -40,7 +41,7 @@ class Bench:
         keys = partition_keys("n", "t", 0).group("g", 18)
         self.place = LeasedPlace("t", 0, keys, 30.0)
         context = ConsumerContext("w", Hooks(), self, rooms=self, events=self)
-        (spec,) = app.consumers
+        (spec,) = parts_of(app).consumers
         self.consumer = consumer_for(spec)(spec, context, 16)
         assert isinstance(self.consumer, BatchConsumer)
         self.consumer.start()

@@ -7,6 +7,7 @@ from rqretry.app import App
 from rqretry.core.envelope import encode
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
+from rqretry.core.parts import parts_of
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
 from rqretry.worker.consumer import Consumer, ConsumerContext
@@ -52,7 +53,7 @@ class Bench:
         self.results, self.place = Results(), LeasedPlace("t", 0, keys, 30.0)
         self.room = asyncio.Event()
         context = ConsumerContext("w", Hooks(), self.results, rooms=self, events=self)
-        self.consumer = Consumer(app.consumers[0], context, 16)
+        self.consumer = Consumer(parts_of(app).consumers[0], context, 16)
         self.consumer.places.append(self.place)
 
     def room_in(self, consumer: HasRoom) -> None:

@@ -1,0 +1,72 @@
+"""What a client is made of, for those that work with more of it than users see."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from rqretry.admin.context import AdminContext
+from rqretry.catalog.catalog import Catalog
+from rqretry.consumer.simple_consumer import SimpleConsumerOptions, simple_operations
+from rqretry.consumer.simple_operations import SimpleOperations
+from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
+from rqretry.core.limits import check_options, check_topic
+from rqretry.core.settings import Settings
+from rqretry.core.worker_name import worker_name
+from rqretry.producer.cancel import recall
+from rqretry.producer.encode import Encoder
+from rqretry.producer.transaction import TransactionOperations
+from rqretry.protocol.command import Operation
+from rqretry.transport.store import Store
+from rqretry.transport.store_sync import SyncStore
+
+S = TypeVar("S", bound=Store | SyncStore)
+P = TypeVar("P")
+
+
+class ClientParts(Generic[S, P]):
+    """The parts, with asyncio and without it.
+
+    Attributes:
+        settings: The server, the namespace and its level table.
+        name: What this client is called where it leaves its name.
+        store: The connections.
+        catalog: Topics and groups.
+        encoder: What makes messages of bodies.
+        publisher: What publishes them.
+        operator: Who its `admin` is.
+        checkers: The terms of transactions, for each producer group.
+    """
+
+    def __init__(self, settings: Settings, store: S, publishing: Callable[[S, Encoder], P]) -> None:
+        self.settings = settings
+        self.name = worker_name()
+        self.checkers = Checkers()
+        self.catalog = Catalog(settings.namespace, settings.levels, self.name)
+        self._publishing = publishing
+        self.use(store)
+
+    def use(
+        self, store: S, encoder: Encoder | None = None, chance: Callable[[], float] | None = None
+    ) -> None:
+        """Work on this store."""
+        self.store = store
+        self.encoder = encoder or Encoder(self.catalog, store.clock)
+        self.publisher = self._publishing(store, self.encoder)
+        self.operator = AdminContext(self.catalog, self.name, chance)
+
+    def transaction(
+        self, topic: str, group: str | None, options: TransactionOptions
+    ) -> TransactionOperations:
+        """A new transaction. Raises InvalidArgument."""
+        terms = self.checkers.terms(check_topic(topic), group, options)
+        return TransactionOperations(self.encoder, terms, self.name)
+
+    def recall(self, id_: str, topic: str | None) -> Operation[bool]:
+        """See Client.recall."""
+        return recall(self.catalog, id_, topic, worker=self.name)
+
+    def receiver(
+        self, topics: str | Sequence[str], group: str, options: SimpleConsumerOptions
+    ) -> SimpleOperations:
+        """What a new simple consumer does. Raises InvalidArgument."""
+        check_options(options, SimpleConsumerOptions, "simple consumer option")
+        return simple_operations(self.catalog, self.name, topics, group, **options)
