@@ -10,6 +10,7 @@ from rqretry import Client
 from rqretry.admin.messages import MessageConditions
 from rqretry.admin.results import ListedMessage, MessagePage, Reason, Reasons
 from rqretry.core.errors import GroupNotFound, InvalidArgument
+from rqretry.core.parts import parts_of
 from rqretry.protocol import transaction
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.operate import redrive
@@ -22,11 +23,11 @@ def park(client: Client, topic: str) -> tuple[str, str]:
     tx = client.transaction(topic, check_after=0.01, max_checks=1)
     id_, keys = tx.publish("half", tag="gold"), NamespaceKeys(NAMESPACE)
     end = time.monotonic() + 10
-    while not (claimed := client.store.run(_claim(keys, topic))).records:
+    while not (claimed := parts_of(client).store.run(_claim(keys, topic))).records:
         assert time.monotonic() < end
     (record,) = claimed.records
     command = transaction.defer(keys, tx.id, topic, claim=record.claim, reason="who knows")
-    client.store.run(command)
+    parts_of(client).store.run(command)
     return str(id_), tx.id
 
 
@@ -163,7 +164,7 @@ def test_the_commonest_reasons_of_what_waits_with_one_message_each(bench: Bench)
 def test_what_was_sent_back_and_what_cannot_be_read_are_listed(bench: Bench) -> None:
     bench.group()
     (id_,) = bench.dead_letter(1)
-    bench.client.store.run(redrive(bench.keys(), [id_], actor="ops"))
+    parts_of(bench.client).store.run(redrive(bench.keys(), [id_], actor="ops"))
     assert one(bench.admin.messages("g", error="redriven")).id == id_
     damaged, keys = bench.client.publish("t", 2, id="own"), bench.keys()
     body = bench.redis.hget(keys.partition.bodies, damaged)

@@ -267,7 +267,7 @@ def test_a_purged_message_and_more_partitions_bring_no_slot_back(lab: Lab) -> No
 
 def test_a_damaged_schedule_stops_no_other_one(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     site = Site(lab, [every(60)])
-    good, stored_in = every(60), site.client.catalog.keys.schedules
+    good, stored_in = every(60), parts_of(site.client).catalog.keys.schedules
     bad = ScheduleRecord("bad", Timetable(every_s=60))
     site.store.run(_sent("HSET", stored_in, "bad", '{"timetable":{"every_s":-1}}'))
     worker = site.start(good, bad)

@@ -251,7 +251,7 @@ CASES = (
          "tests/contract/integration/test_publishing.py::test_one_body_is_not_taken_for_many"),
     case("R22", "a misspelt variable is ignored", Symbol("core:check_variables", always(None)),
          "tests/unit/core/test_settings.py::test_a_misspelt_variable_is_refused_with_the_name_that_was_meant"),
-    case("R22", "what a worker never serves is registered", Symbol("PeriodicHandlers._refuse_late", always(None)),
+    case("R22", "what a worker never serves is registered", Symbol("Declared.refuse_late", always(None)),
          "tests/contract/integration/test_late_registration.py::test_nothing_is_registered_while_a_worker_runs"),
     case("R23", "a renewal is trusted from its answer on",
          Symbol("Heartbeat._note", at_its_answer),
