@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, RetryPolicy
+from rqretry.core.parts import parts_of
 from rqretry.gateway.certificate import self_signed
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import missing
@@ -120,7 +121,7 @@ def programs(
 
 
 def join(client: Client, group: str, kind: str, topic: str, **settings: Any) -> None:
-    client.store.perform(client.catalog.join(group, kind, [topic], **settings))
+    parts_of(client).store.perform(parts_of(client).catalog.join(group, kind, [topic], **settings))
 
 
 def make_groups(client: Client, name: str) -> None:

@@ -59,7 +59,7 @@ class SimulatedWorker(Worker):
             hooks=parts_of(app).hooks,
             store=store,
         )
-        self.schedules = app.schedules
+        self.schedules = parts_of(app).schedules
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
         consumer = await super()._join(spec)
