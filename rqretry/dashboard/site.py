@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from rqretry.admin.views import Stats
 from rqretry.client import AsyncClient
+from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Guard, Rights
 from rqretry.dashboard.actions import Actions
 from rqretry.dashboard.live import Streams
@@ -40,7 +41,7 @@ def make_site(
     """
 
     async def read() -> tuple[Stats, str | None]:
-        return await client.admin.stats(), await client.store.look(LOOK_S)
+        return await client.admin.stats(), await parts_of(client).store.look(LOOK_S)
 
     sampler = Sampler(read, fresh_s=fresh_s)
     streams = Streams(sampler)

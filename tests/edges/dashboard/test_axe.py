@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rqretry.core.parts import parts_of
 from rqretry.core.schedule import ScheduleRecord, Timetable
 from tests.contract.admin.bench import Bench
 from tests.edges.dashboard.conftest import CANARY
@@ -36,7 +37,7 @@ def filled(bench: Bench) -> list[str]:
     bench.publish(1, topic="receipts")
     bench.appear("w1", **PLACE)
     nightly = ScheduleRecord("nightly", Timetable(every_s=600))
-    bench.client.store.perform(bench.client.catalog.schedules.define(nightly))
+    parts_of(bench.client).store.perform(parts_of(bench.client).catalog.schedules.define(nightly))
     dead = bench.admin.dead_letters("billing")[0].fingerprint
     return [
         *("/", "/topics", "/workers", "/cron", "/search?q=k", "/search?q=none", "/none"),
