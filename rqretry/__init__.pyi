@@ -32,10 +32,10 @@ from rqretry.client import AsyncClient as AsyncClient
 from rqretry.client import Client as Client
 from rqretry.consumer.options import BatchConsumerOptions as BatchConsumerOptions
 from rqretry.consumer.options import ConsumerOptions as ConsumerOptions
+from rqretry.consumer.options import SimpleConsumerOptions as SimpleConsumerOptions
 from rqretry.consumer.periodic import ScheduleOptions as ScheduleOptions
 from rqretry.consumer.simple_consumer import AsyncSimpleConsumer as AsyncSimpleConsumer
 from rqretry.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
-from rqretry.consumer.simple_consumer import SimpleConsumerOptions as SimpleConsumerOptions
 from rqretry.consumer.task import Task as Task
 from rqretry.consumer.task import TaskSender as TaskSender
 from rqretry.consumer.transaction_checker import HalfMessage as HalfMessage

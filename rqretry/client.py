@@ -17,10 +17,10 @@ from rqretry.admin import schedules as schedule_verbs
 from rqretry.admin import transactions as transaction_verbs
 from rqretry.admin.context import AdminContext
 from rqretry.consumer.client_parts import ClientParts
+from rqretry.consumer.options import SimpleConsumerOptions
 from rqretry.consumer.simple_consumer import (
     AsyncSimpleConsumer,
     SimpleConsumer,
-    SimpleConsumerOptions,
 )
 from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing

@@ -5,11 +5,23 @@ from typing import Generic, TypeVar
 
 from rqretry.admin.context import AdminContext
 from rqretry.catalog.catalog import Catalog
-from rqretry.consumer.simple_consumer import SimpleConsumerOptions, simple_operations
+from rqretry.catalog.group_rules import group_settings
+from rqretry.consumer.options import SimpleConsumerOptions
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
-from rqretry.core.limits import check_options, check_topic
+from rqretry.core.errors import InvalidArgument
+from rqretry.core.limits import (
+    MAX_POSTPONES,
+    check_count,
+    check_flag,
+    check_group,
+    check_options,
+    check_source,
+    check_tags,
+    check_topic,
+)
 from rqretry.core.settings import Settings
+from rqretry.core.start import Start, check_start
 from rqretry.core.worker_name import worker_name
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
@@ -70,3 +82,35 @@ class ClientParts(Generic[S, P]):
         """What a new simple consumer does. Raises InvalidArgument."""
         check_options(options, SimpleConsumerOptions, "simple consumer option")
         return simple_operations(self.catalog, self.name, topics, group, **options)
+
+
+def simple_operations(
+    catalog: Catalog,
+    name: str,
+    topics: str | Sequence[str],
+    group: str,
+    *,
+    create_group: bool = False,
+    max_retries: int | str | None = None,
+    tags: str | None = None,
+    ordered: bool | None = None,
+    start: Start = "latest",
+    max_postpones: int = MAX_POSTPONES,
+) -> SimpleOperations:
+    """Check what a simple consumer is asked for.
+
+    Raises:
+        InvalidArgument: A name or an option is outside its limits, or there is no topic.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise InvalidArgument("topics: a simple consumer needs at least one topic")
+    settings = group_settings(max_retries, None) | {"create": create_group}
+    if tags is not None:
+        settings["tags"] = check_tags(tags)
+    if ordered is not None:
+        settings["ordered"] = check_flag("ordered", ordered)
+    checked, sources = check_group(group), [check_source(name) for name in names]
+    settings["start"] = check_start(start)
+    most = check_count(max_postpones, name="max_postpones", minimum=0)
+    return SimpleOperations(catalog, checked, sources, name, settings, most)

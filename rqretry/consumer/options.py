@@ -1,4 +1,4 @@
-"""The options of `@app.consumer` and `@app.task`, and the rules of those for batches."""
+"""The options of `@app.consumer`, `@app.task` and `simple_consumer`, and the rules of those for batches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
@@ -92,6 +92,31 @@ class BatchConsumerOptions(ConsumerOptions, total=False):
 
     batch: Required[int]
     batch_wait: Duration
+
+
+class SimpleConsumerOptions(TypedDict, total=False):
+    """The options of `simple_consumer`.
+
+    Attributes:
+        create_group: Create the group if it is not there; default False.
+        max_retries: At most max_retries + 1 deliveries; default the group's own.
+        tags: What the group takes of these topics from now on, such as "a || b"; "*" for
+            everything. Default as it was.
+        ordered: Whether the group gets one message of a message group at a time, in order; it
+            never changes. Default as the group is; a new one is not.
+        start: Where the group begins in a topic that is new to it: "latest" (what is published
+            from then on, the default), "earliest" (what is still stored, too) or a time (an aware
+            datetime, or seconds since the epoch: also what was consumed since then, where that is
+            kept).
+        max_postpones: How often one message may be released; default 1000.
+    """
+
+    create_group: bool
+    max_retries: int | str | None
+    tags: str | None
+    ordered: bool | None
+    start: Start
+    max_postpones: int
 
 
 def check_batch(options: AnyOptions) -> int:
