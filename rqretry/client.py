@@ -26,7 +26,7 @@ from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import RqretryError, end_at_caller
-from rqretry.core.limits import check_flag
+from rqretry.core.limits import check_flag, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
@@ -34,7 +34,7 @@ from rqretry.core.suggestion import hinted
 from rqretry.producer import periodic
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
-from rqretry.producer.transaction import AsyncTransaction, Transaction
+from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.transport.store import Store
@@ -126,6 +126,13 @@ class _Client(ABC, Generic[S, P]):
 
     @abstractmethod
     def _made(self, settings: Settings) -> ClientParts[S, P]: ...
+
+    def _transaction(
+        self, topic: str, group: str | None, options: TransactionOptions
+    ) -> TransactionOperations:
+        parts = self._parts
+        terms = parts.checkers.terms(check_topic(topic), group, options)
+        return TransactionOperations(parts.encoder, terms, parts.name)
 
     def __repr__(self) -> str:
         url, namespace = self._parts.settings.url.safe, self._parts.settings.namespace
@@ -238,9 +245,7 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
         Raises:
             InvalidArgument: A value is outside its limits.
         """
-        return Transaction(
-            self._parts.store, self._parts.transaction(topic, producer_group, options)
-        )
+        return Transaction(self._parts.store, self._transaction(topic, producer_group, options))
 
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
@@ -326,7 +331,7 @@ class AsyncClient(_Client[Store, Publisher], AsyncClosing):
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         return AsyncTransaction(
-            self._parts.store, self._parts.transaction(topic, producer_group, options)
+            self._parts.store, self._transaction(topic, producer_group, options)
         )
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract

@@ -8,7 +8,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.options import SimpleConsumerOptions
 from rqretry.consumer.simple_operations import SimpleOperations
-from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
+from rqretry.consumer.transaction_checker import Checkers
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (
     MAX_POSTPONES,
@@ -18,14 +18,12 @@ from rqretry.core.limits import (
     check_options,
     check_source,
     check_tags,
-    check_topic,
 )
 from rqretry.core.settings import Settings
 from rqretry.core.start import Start, check_start
 from rqretry.core.worker_name import worker_name
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
-from rqretry.producer.transaction import TransactionOperations
 from rqretry.protocol.command import Operation
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -64,13 +62,6 @@ class ClientParts(Generic[S, P]):
         self.encoder = encoder or Encoder(self.catalog, store.clock)
         self.publisher = self._publishing(store, self.encoder)
         self.operator = AdminContext(self.catalog, self.name, chance)
-
-    def transaction(
-        self, topic: str, group: str | None, options: TransactionOptions
-    ) -> TransactionOperations:
-        """A new transaction. Raises InvalidArgument."""
-        terms = self.checkers.terms(check_topic(topic), group, options)
-        return TransactionOperations(self.encoder, terms, self.name)
 
     def recall(self, id_: str, topic: str | None) -> Operation[bool]:
         """See Client.recall."""

@@ -1,4 +1,4 @@
-"""The options of `@app.consumer`, `@app.task` and `simple_consumer`, and the rules of those for batches."""
+"""What consumers of each kind may be given, and the rules for batches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
