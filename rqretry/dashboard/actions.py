@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.client import AsyncClient
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
@@ -18,7 +19,11 @@ from rqretry.dashboard.request_args import MANY, asked, choice_of, group_of, pos
 _READ_ONLY = "This dashboard is read-only: start it with --operator."
 _CHOICE = ("fingerprint", "chosen", MANY)
 _SETTINGS = ("pause", "resume")
-_MOVES = ("redrive", "purge")
+_MOVES = ("redrive", "purge", "promote", "cancel")
+_DELETES = ("purge", "cancel")
+_UNFINISHED = ("promote", "cancel")
+"""About messages that are not dead, some by id."""
+_WORDS = {"promote": "retry now"}
 _PERIODIC = ("trigger", "pause_schedule", "resume_schedule")
 
 
@@ -37,10 +42,11 @@ class Actions:
             return refused
         fields = asked(request, *_choice(verb))
         path = f"/act/{verb}/{group}"
-        word = verb.removesuffix("_schedule")
+        word = _WORDS.get(verb, verb.removesuffix("_schedule"))
         await (self._admin.schedule if verb in _PERIODIC else self._admin.group)(group)
         count = await self._do(verb, group, fields, dry_run=True)
-        of = "schedule" if verb in _PERIODIC else "group" if count is None else "dead letters of"
+        what = "message" if verb in _UNFINISHED else "dead letter"
+        of = "schedule" if verb in _PERIODIC else "group" if count is None else f"{what}s of group"
         return render(
             "confirm.html",
             verb=verb,
@@ -48,7 +54,8 @@ class Actions:
             word=word,
             fields=[(name, one) for name in fields for one in fields[name].split(" ")],
             count=count,
-            what="dead letter",
+            what=what,
+            deletes=verb in _DELETES,
             path=path,
             back=_page_of(verb, group),
             token=self._rights.form_token(path),
@@ -65,7 +72,7 @@ class Actions:
             return forbidden(
                 "The form is not from this dashboard, or the dashboard was restarted since."
             )
-        if fields.get("confirm") != (group if verb == "purge" else "yes"):
+        if fields.get("confirm") != (group if verb in _DELETES else "yes"):
             return forbidden("Not confirmed: nothing was done.")
         await self._do(verb, group, fields, dry_run=False)
         return RedirectResponse(_page_of(verb, group), 303)
@@ -79,6 +86,8 @@ class Actions:
         self, verb: str, group: str, fields: dict[str, str], *, dry_run: bool
     ) -> int | None:
         """Do it, or count what it would do; None for what is not counted."""
+        if verb == "cancel":
+            return await self._cancel(group, choice_of(fields), dry_run=dry_run)
         method: Callable[..., Awaitable[Any]] = getattr(self._admin, verb)
         if verb in _MOVES:
             return int(await method(group, choice_of(fields), dry_run=dry_run))
@@ -86,10 +95,22 @@ class Actions:
             await method(group)
         return None
 
+    async def _cancel(self, group: str, chosen: DeadLetterFilter, *, dry_run: bool) -> int:
+        """Purge those that wait for a retry, and those that are ready."""
+        count = 0
+        for state in ("waiting_retry", "ready"):
+            found = await self._admin.purge(group, chosen, state=state, dry_run=True)
+            if found and not dry_run:
+                found = await self._admin.purge(group, chosen, state=state)
+            count += found
+        return count
+
 
 def _choice(verb: str) -> tuple[str, ...]:
     return _CHOICE if verb in _MOVES else ()
 
 
 def _page_of(verb: str, group: str) -> str:
-    return "/cron" if verb in _PERIODIC else f"/group/{group}"
+    if verb in _PERIODIC:
+        return "/cron"
+    return f"/{'messages' if verb in _UNFINISHED else 'group'}/{group}"

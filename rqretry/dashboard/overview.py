@@ -78,7 +78,7 @@ def _tiles(stats: Stats, rows: list[Row]) -> list[tuple[str, str, bool]]:
 
     failed = total([row.failed for row in rows])
     used, most = stats.used_memory, stats.max_memory
-    memory = "-" if used is None else in_bytes(used) + (f" of {in_bytes(most)}" if most else "")
+    memory = "-" if used is None else in_bytes(used) + (f" / {in_bytes(most)}" if most else "")
     return [
         ("ready", f"{stats.ready + stats.retry:,}", False),
         ("in flight", f"{stats.inflight:,}", False),

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,7 +13,9 @@ from starlette.responses import RedirectResponse, Response
 
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.admin.dead_letters import clusters, page_of_dead_letters
-from rqretry.admin.views import Cluster, MessageView
+from rqretry.admin.messages import STATES, MessageConditions
+from rqretry.admin.results import MessagePage
+from rqretry.admin.views import Cluster, MessageView, Stats
 from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import InvalidArgument, MessageNotFound
@@ -28,6 +31,7 @@ from rqretry.dashboard.sampler import Sampler
 
 MOST_ROWS = 200
 _AUDIT_ROWS = 10
+_TAG_GROUPS, _TAG_ROWS = 10, 5
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -87,6 +91,7 @@ class Pages:
         asked(request)
         info = await self._admin.group(name)
         stats = await self._sampler.latest()
+        reasons = await self._admin.reasons(group=name)
         incidents = [one for one in self._sampler.incidents if one.group == name]
         mine = [(t.topic, g) for t in stats.topics for g in t.groups if g.group == name]
         audit = [
@@ -99,6 +104,7 @@ class Pages:
             rows=mine[:MOST_ROWS],
             charts=charts,
             incidents=incidents,
+            reasons={one.topic: one for one in reasons},
             audit=audit[:_AUDIT_ROWS],
             **self._frame,
         )
@@ -110,6 +116,27 @@ class Pages:
             draw("Attempts per second", verbs),
             draw("Due and not started", {"due": self._sampler.lag(topic, group)}),
         ]
+
+    async def messages(self, request: Request) -> Response:
+        """What a group has not finished with, and why."""
+        name = group_of(request)
+        fields = asked(request, *MessageConditions.__annotations__, "after")
+        given = {field: text_of(fields, field) for field in MessageConditions.__annotations__}
+        chosen: Any = {field: text for field, text in given.items() if text}
+        async with self._one:
+            page = await self._admin.messages(
+                name, after=fields.get("after"), count=PAGE_ROWS, **chosen
+            )
+        return render(
+            "messages.html",
+            group=name,
+            states=STATES,
+            asked=given,
+            chosen=chosen,
+            page=page,
+            link=lambda after: f"?{urlencode(chosen | {'after': after})}",
+            **self._frame,
+        )
 
     async def dead(self, request: Request) -> Response:
         """The dead letters of a group: by fingerprint, or those of one fingerprint."""
@@ -145,20 +172,33 @@ class Pages:
         with suppress(InvalidArgument, MessageNotFound):
             view = await self._find(check_message_id(wanted))
             return RedirectResponse(f"/message/{quote(view.id, safe='')}", 303)
-        stats, ids = await self._sampler.latest(), list[str]()
+        stats, ids, tagged = await self._sampler.latest(), list[str](), list[Any]()
         with suppress(InvalidArgument):
             async with self._one:
                 ids = await self._admin.find(wanted)
+                tagged = await self._tagged(wanted, stats)
         groups = dict.fromkeys(g.group for g in stats.groups if wanted.lower() in g.group.lower())
         topics = [t.topic for t in stats.topics if wanted.lower() in t.topic.lower()]
         return render(
             "search.html",
             wanted=wanted,
             ids=ids[:MOST_ROWS],
+            tagged=tagged,
             groups=[*groups][:PAGE_ROWS],
             topics=topics[:PAGE_ROWS],
             **self._frame,
         )
+
+    async def _tagged(self, tag: str, stats: Stats) -> list[tuple[str, MessagePage]]:
+        """Some messages with this tag of the groups that have most to do."""
+        held = Counter[str]()
+        for g in stats.groups:
+            held[g.group] += g.ready + g.retry + g.inflight + g.waiting_count
+        found = []
+        for group, count in held.most_common(_TAG_GROUPS):
+            page = await self._admin.messages(group, tag=tag, count=_TAG_ROWS) if count else None
+            found += [(group, page)] if page and page.messages else []
+        return found
 
     async def message(self, request: Request) -> Response:
         """One message: where it is, why it is not running, and its history."""

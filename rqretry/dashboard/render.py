@@ -49,6 +49,7 @@ _TEMPLATES.filters |= {
     "spell": lambda seconds: spell(round(seconds)),
     "age": lambda seconds: "-" if seconds is None else " ".join(spell(round(seconds)).split()[:4]),
     "title": lambda name: _CAPITAL.sub(lambda one: f" {one[0].lower()}", name).strip().capitalize(),
+    "words": lambda name: {"inflight": "in flight"}.get(name, name.replace("_", " ")),
     "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
 }
 

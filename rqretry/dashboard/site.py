@@ -61,6 +61,7 @@ def make_site(
         "/workers": pages.workers,
         "/search": pages.search,
         "/group/{group:path}": pages.group,
+        "/messages/{group:path}": pages.messages,
         "/dead/{group:path}": pages.dead,
         "/cron": pages.cron,
         "/message": pages.message,

@@ -23,5 +23,6 @@ CASES = (
          f"{LIVE}test_streams_are_bounded_and_end_with_their_reader_or_with_the_server"),
     case("R108", "what was chosen is forgotten", Symbol("dashboard:choice_of", everything),
          "tests/edges/dashboard/test_lists.py::"
-         "test_a_selection_of_dead_letters_is_sent_back_and_is_on_record"),
+         "test_a_selection_of_dead_letters_is_sent_back_and_is_on_record",
+         "tests/edges/dashboard/test_lists.py::test_chosen_messages_are_retried_now_or_cancelled"),
 )  # fmt: skip
