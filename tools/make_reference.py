@@ -164,7 +164,7 @@ def a_namespace() -> Stats:
     """One of everything."""
     group = GroupStats(
         "billing", "push", 1, 0, 0, (Waiting(1, 1, 0),), 0, None,
-        paused=False, workers=1, ordered=True,
+        paused=False, workers=1, ordered=True, oldest_ages_s={"ready": 1.0},
     )  # fmt: skip
     topic = TopicStats("orders", 1, 1, 0, 0, (group,), max_messages=1, bytes=1)
     return Stats("default", (topic,), used_memory=1, max_memory=1)

@@ -10,23 +10,22 @@ from rqretry.admin.views import Blocker, GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import RqretryError, StoreUnavailable
-from rqretry.core.message_id import born_ms
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due
+from rqretry.protocol.audit_log import now
 from rqretry.protocol.command import Each, Operation, batches, side_by_side
 from rqretry.protocol.inspect import (
     Blocking,
     blockers,
     kept,
     kept_bytes,
-    memory,
-    server_memory,
     stats,
 )
 from rqretry.protocol.inspect import Stats as Part
-from rqretry.protocol.keys import GroupKeys, PartitionKeys
-from rqretry.protocol.transaction import size
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.memory import memory, server_memory
+from rqretry.protocol.transaction import first_time, size
 
 _MOST_BLOCKERS = 10
 _NO_GROUP = RouteGroup("-", 0, "")
@@ -64,11 +63,17 @@ def gather_stats(
     server = yield from _server()
     own = catalog.keys
     unfinished, parked = yield [size(own.open_transactions), size(own.parked_transactions)]
+    parked_s = (yield from _parked_for(own)) if parked else None
     memory = server.get("used_memory"), server.get("maxmemory")
     refused = chain(live.refused, *(reasons for _, reasons in rows))
     unique = tuple(dict.fromkeys(refused))
     found = tuple(row for row, _ in rows)
-    return Stats(catalog.namespace, found, *memory, unfinished, parked, unique)
+    return Stats(catalog.namespace, found, *memory, unfinished, parked, unique, parked_s)
+
+
+def _parked_for(own: NamespaceKeys) -> Operation[float | None]:
+    first_ms, now_ms = yield [first_time(own.parked_transactions), now(own)]
+    return None if first_ms is None else max(0, now_ms - first_ms) / 1000
 
 
 def _topic(
@@ -205,6 +210,7 @@ def _add_up(
 ) -> GroupStats:
     due = sum(level.due for part in parts for level in part.levels)
     overdue = sum(part.overdue for part in parts)
+    ages = _oldest_ages(parts)
     return GroupStats(
         group=group.name,
         kind=group.kind,
@@ -213,7 +219,8 @@ def _add_up(
         inflight=sum(part.inflight for part in parts) - overdue,
         waiting=tuple(_waiting(parts, len(levels_ms))),
         dead=sum(part.dead for part in parts),
-        oldest_age_s=_oldest_age(parts),
+        oldest_age_s=max(ages.values(), default=None),
+        oldest_ages_s=ages,
         paused=any(part.paused for part in parts),
         workers=workers,
         max_inflight=_summed([part.max_inflight for part in parts]),
@@ -240,10 +247,13 @@ def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
     return rows
 
 
-def _oldest_age(parts: Sequence[Part]) -> float | None:
-    born = [(part.now_ms, born_ms(part.oldest_id)) for part in parts if part.oldest_id]
-    ages = (max(0, now_ms - at_ms) / 1000 for now_ms, at_ms in born if at_ms is not None)
-    return max(ages, default=None)
+def _oldest_ages(parts: Sequence[Part]) -> dict[str, float]:
+    """The age of the oldest message in each state; by the clock of its partition."""
+    ages: dict[str, float] = {}
+    for part in parts:
+        for state, at_ms in part.born_ms:
+            ages[state] = max(ages.get(state, 0.0), (part.now_ms - at_ms) / 1000)
+    return ages
 
 
 def _counters(group: str, parts: Sequence[Part]) -> dict[str, int]:

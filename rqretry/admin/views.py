@@ -53,7 +53,7 @@ class GroupStats:
     waiting: tuple[Waiting, ...]
     dead: int
     oldest_age_s: float | None
-    """Age of the message at the head of the ready list; None if it is empty."""
+    """Age of the oldest message that is not done, since it was published; None if all are."""
     paused: bool
     workers: int
     """Live worker processes of the group."""
@@ -75,6 +75,9 @@ class GroupStats:
     unordered: str = ""
     """In an ordered group: "queue" where messages without a message group are handled one at a time
     in the order of their partition, "parallel" where all at once."""
+    oldest_ages_s: dict[str, float] = field(default_factory=dict)
+    """The same of each state that has messages: "ready", "retry", "inflight", "waiting_retry" and
+    "blocked". Of the first of each partition and delay level, of 200 blocked ones: so at least."""
     blocked_groups: int = 0
     """In an ordered group: message groups of which a message has failed and is not done."""
     blockers: tuple[Blocker, ...] = ()
@@ -138,6 +141,8 @@ class Stats:
     """Those of the namespace that no checker could decide; they wait for an operator."""
     refused: tuple[str, ...] = ()
     """What live workers cannot lease from, and what cannot be read, with the reason."""
+    parked_age_s: float | None = None
+    """For how long the first of the parked transactions has been; None for none."""
 
     @property
     def groups_without_consumer(self) -> list[tuple[str, str]]:

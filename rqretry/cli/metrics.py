@@ -17,7 +17,7 @@ def render(stats: Stats, *, evicts: bool) -> str:
 def _families(stats: Stats, evicts: float) -> Iterator[Family]:
     topics = stats.topics
     pairs = [(topic, group) for topic in topics for group in topic.groups]
-    yield from _group_families(pairs)
+    yield from _group_families(pairs, stats.parked_age_s)
     yield from _topic_families(topics)
     used, most = stats.used_memory, stats.max_memory
     text = "Memory that the Redis server uses."
@@ -32,7 +32,9 @@ def _families(stats: Stats, evicts: float) -> Iterator[Family]:
     yield "rqretry_redis_evicts", "gauge", text, [({}, evicts)]
 
 
-def _group_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Family]:
+def _group_families(
+    pairs: list[tuple[TopicStats, GroupStats]], parked_age_s: float | None
+) -> Iterator[Family]:
     def each(value: str) -> list[Sample]:
         return [(_of(t, g), float(getattr(g, value) or 0)) for t, g in pairs]
 
@@ -49,9 +51,21 @@ def _group_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Fami
         for rung in g.waiting
     ]
     yield "rqretry_waiting_messages", "gauge", text, rungs
-    text = "Age of the oldest message that is ready; 0 for none."
-    yield "rqretry_oldest_age_seconds", "gauge", text, each("oldest_age_s")
+    text = (
+        "Age of the oldest message in each state that has some, since it was published; parked:"
+        " for how long the first transaction has been."
+    )
+    ages = [
+        (_of(t, g) | {"state": state}, age)
+        for t, g in pairs
+        for state, age in sorted(g.oldest_ages_s.items())
+    ]
+    parked = [] if parked_age_s is None else [({"state": "parked"}, parked_age_s)]
+    yield "rqretry_oldest_age_seconds", "gauge", text, [*ages, *parked]
     ordered = [(topic, group) for topic, group in pairs if group.ordered]
+    text = "Messages of an ordered group behind an unfinished one of their message group."
+    behind = [(_of(t, g), float(g.blocked)) for t, g in ordered]
+    yield "rqretry_blocked_messages", "gauge", text, behind
     text = "Message groups of an ordered group of which a message has failed and is not done."
     blocked = [(_of(t, g), float(g.blocked_groups)) for t, g in ordered]
     yield "rqretry_blocked_message_groups", "gauge", text, blocked

@@ -235,5 +235,6 @@ def _group(group: GroupStats) -> dict[str, object]:
     limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
     limits = {name: value for name, value in limits.items() if value is not None}
     numbers = fields_of(group, "group kind ready retry inflight dead oldest_age_s paused workers")
+    numbers["oldest_ages_s"] = group.oldest_ages_s
     waiting = [asdict(rung) for rung in group.waiting]
     return tags | order | limits | numbers | {"waiting": waiting}

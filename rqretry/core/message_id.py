@@ -26,6 +26,7 @@ _NOISE_BYTES = 9
 _NOISE_EXCESS = 8 * _NOISE_BYTES - _RANDOM_BITS
 _TIME_LENGTH = 7
 """Characters that hold the time, 6 bits each; the other nine hold the random bits."""
+_UINT64, _TAIL_BYTES = b"\xcf", 9
 _new = str.__new__
 
 
@@ -84,6 +85,12 @@ def born_ms(id_: str) -> int | None:
         return None
     packed = base64.b64decode(id_.encode().translate(_TO_STANDARD))
     return int.from_bytes(packed, "big") >> _RANDOM_BITS
+
+
+def born_at_end(tail: bytes) -> int | None:
+    """The same of an id that was chosen, from the last nine bytes of its message (envelope.py)."""
+    is_time = tail[:1] == _UINT64 and len(tail) == _TAIL_BYTES
+    return int.from_bytes(tail[1:]) if is_time else None
 
 
 def pack_ids(ids: Sequence[str]) -> bytes:

@@ -3,9 +3,10 @@
 What changes the records is in catalog.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rqretry.core.message_id import born_at_end, born_ms
 from rqretry.protocol.command import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -59,6 +60,8 @@ class Stats(NamedTuple):
     """Behind another message of their message group."""
     in_message_groups: int = 0
     """Messages of the partition that have a message group, for whichever group."""
+    born_ms: tuple[tuple[str, int], ...] = ()
+    """States, and when a message in it was published: the oldest of those looked at."""
 
     @property
     def held(self) -> int:
@@ -202,16 +205,6 @@ def messages_in_order(keys: GroupKeys) -> Command[int]:
     return query(int, "ZLEXCOUNT", keys.order, "(!", "+")
 
 
-def memory(keys: PartitionKeys) -> Command[int]:
-    """The bytes of a partition's bodies, estimated from a sample of them."""
-    return query(lambda reply: int(reply or 0), "MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
-
-
-def server_memory() -> Command[dict[str, int]]:
-    """The server's `used_memory` and `maxmemory`, in bytes."""
-    return query(_memory, "INFO", "memory")
-
-
 def stats(keys: GroupKeys) -> Command[Stats]:
     """How many messages of a group are where; what is due counts as ready."""
     return call(keys.scripts, "stats", (), _stats)
@@ -323,12 +316,6 @@ def _keyed_ids(reply: list[bytes]) -> list[str]:
     return [text(member).rpartition("\0")[2] for member in reply]
 
 
-def _memory(reply: Any) -> dict[str, int]:
-    lines = (line.partition(":") for line in text(reply).splitlines())
-    wanted = ("used_memory", "maxmemory")
-    return {name: int(value) for name, colon, value in lines if colon and name in wanted}
-
-
 def _optional_text(reply: bytes | None) -> str:
     """What is no UTF-8 is kept as it is, for whoever decodes a record to refuse."""
     return "" if reply is None else reply.decode(errors="surrogateescape")
@@ -343,13 +330,20 @@ def _records(reply: Any) -> dict[str, str]:
 
 def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
-    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped = reply[9:]
+    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped, ages = reply[9:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
         paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
-        max(0, int(blocked)), int(grouped),
+        max(0, int(blocked)), int(grouped), tuple(_born(ages)),
     )  # fmt: skip
+
+
+def _born(reply: list[Any]) -> Iterator[tuple[str, int]]:
+    for state, id_, tail in reply:
+        at_ms = born_at_end(tail) or born_ms(text(id_))
+        if at_ms is not None:
+            yield text(state), at_ms
 
 
 def _blockers(reply: list[Any]) -> tuple[int, list[Blocking]]:

@@ -118,7 +118,7 @@ scan_blocked: meta order heads failures | after count:number
 scan_group: meta location attempts failures | structure offset:number count:number
 scheduled: meta scheduled | limit:number
 stats: meta config ready retry inflight dead scheduled backlog counters bodies order heads
-    message_groups, then levels
+    message_groups ids_key, then levels
 subscribe: meta route backlog ready wake counters order heads message_groups | here version:number
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
     keep_ms keep_bytes queued:flag

@@ -261,6 +261,13 @@ def page(key: str, offset: int, count: int) -> Command[list[str]]:
     return query(texts, "ZRANGE", key, offset, offset + count - 1)
 
 
+def first_time(key: str) -> Command[int | None]:
+    """Since when, or until when, the first one of an index is there; None for none."""
+    return query(
+        lambda reply: number(reply[1]) if reply else None, "ZRANGE", key, 0, 0, "WITHSCORES"
+    )
+
+
 def size(key: str) -> Command[int]:
     """How many an index of transactions holds."""
     return query(int, "ZCARD", key)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rqretry.core.envelope import encode
+from rqretry.core.message_id import make_id
 from rqretry.protocol import inspect
 from rqretry.protocol.command import MAX_BATCH_BYTES
 from rqretry.protocol.inspect import DeadPage, LevelStats, Peeked, Stats
@@ -51,6 +53,26 @@ def test_stats_counts_every_place(world: World) -> None:
     assert found.levels[3] == LevelStats(0, 0, None)
     assert len(found.levels) == 18
     assert found.counters["publish:g"] == "5"
+
+
+def test_stats_knows_how_old_the_first_of_each_state_is(world: World) -> None:
+    """Of what has a chosen id, too: the end of the message says it."""
+    world.subscribe(ordered=True)
+    made = [prepared(make_id(START_MS + n), group="m" if n < 3 else f"n{n}") for n in range(6)]
+    own = prepared("own", encode(1, born_ms=2**41), digest="d", group="own")
+    world.publish(*made, own, prepared("old", b"damaged", digest="d", group="old"))
+    names = world.lease(2).ids
+    world.fail(failure(names[0]))
+    assert dict(stats(world).born_ms) == {
+        "ready": START_MS + 4, "inflight": START_MS + 3, "waiting_retry": START_MS,
+        "blocked": START_MS + 1,
+    }  # fmt: skip
+    world.lease(2)
+    assert dict(stats(world).born_ms)["ready"] == 2**41
+    world.advance(VISIBILITY_MS)
+    assert dict(stats(world).born_ms).keys() == {"ready", "retry", "blocked"}
+    world.lease(1)
+    assert "ready" not in dict(stats(world).born_ms)
 
 
 def test_stats_reports_what_is_due_but_not_moved_yet(world: World) -> None:

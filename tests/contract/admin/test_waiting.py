@@ -196,3 +196,22 @@ def test_what_a_caller_got_wrong(bench: Bench) -> None:
         assert str(raised.value).startswith(sentence)
     with pytest.raises(GroupNotFound):
         bench.admin.messages("nobody")
+
+
+def test_ages_are_of_whatever_is_not_done(bench: Bench) -> None:
+    bench.group(ordered=True)
+    (first,) = bench.publish(1, message_group="m", id="own:1")
+    time.sleep(0.02)
+    bench.publish(2, message_group="m")
+    bench.fail(bench.lease())
+    bench.appear("w")
+    (group,) = bench.admin.stats().groups
+    ages = group.oldest_ages_s
+    assert ages.keys() == {"waiting_retry", "blocked"}
+    assert group.oldest_age_s == ages["waiting_retry"] > ages["blocked"] > 0
+    assert (group.ready, group.blocked, group.blockers[0].id) == (1, 1, first)
+    _, tx = park(bench.client, "t")
+    stats = bench.admin.stats()
+    assert stats.parked_age_s is not None and stats.parked_age_s >= 0
+    bench.client.admin.rollback_transaction(tx)
+    assert bench.admin.stats().parked_age_s is None

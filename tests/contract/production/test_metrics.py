@@ -174,7 +174,7 @@ def test_scaled_to_zero_the_exporter_still_reports_the_true_lag(site: Site) -> N
     labels = f'{{namespace="{NAMESPACE}",topic="t",group="g"}}'
     assert seen[f"rqretry_due_messages{labels}"] == 7
     assert seen[f"rqretry_workers{labels}"] == 0
-    assert seen[f"rqretry_oldest_age_seconds{labels}"] > 0
+    assert seen[f'rqretry_oldest_age_seconds{labels[:-1]},state="ready"}}'] > 0
 
 
 def _answers(port: int) -> bool:

@@ -179,7 +179,9 @@ def test_the_exporter_answers_with_the_numbers(program: Program, client: Client)
     assert f'rqretry_verbs_total{{{of},verb="lease"}} 2' in text
     assert f'rqretry_verbs_total{{{of},verb="stale"}} 0' in text, "an alert sees the first one"
     assert "rqretry_redis_used_memory_bytes{" in text
-    (age,) = re.findall(rf"^rqretry_oldest_age_seconds{{{of}}} (.*)$", text, re.MULTILINE)
+    (age,) = re.findall(
+        rf'^rqretry_oldest_age_seconds{{{of},state="ready"}} (.*)$', text, re.MULTILINE
+    )
     assert 0 <= float(age) < 60
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
