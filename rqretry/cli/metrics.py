@@ -9,12 +9,12 @@ _NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed
 """Exported as 0 before they happen: Prometheus sees no increase in a new series."""
 
 
-def render(stats: Stats, *, evicts: bool) -> str:
-    """All metrics of a namespace, each family with its help and type."""
-    return expose(_families(stats, float(evicts)), {"namespace": stats.namespace})
+def render(stats: Stats, *, evicts: bool, idle: int = 0) -> str:
+    """All metrics of a namespace, each with its help and type; so many idle groups are left out."""
+    return expose(_families(stats, float(evicts), idle), {"namespace": stats.namespace})
 
 
-def _families(stats: Stats, evicts: float) -> Iterator[Family]:
+def _families(stats: Stats, evicts: float, idle: int) -> Iterator[Family]:
     topics = stats.topics
     pairs = [(topic, group) for topic in topics for group in topic.groups]
     yield from _group_families(pairs, stats.parked_age_s)
@@ -28,6 +28,8 @@ def _families(stats: Stats, evicts: float) -> Iterator[Family]:
     yield "rqretry_open_transactions", "gauge", text, [({}, float(stats.open_transactions))]
     text = "Transactions that are not asked about any more and wait for an operator."
     yield "rqretry_parked_transactions", "gauge", text, [({}, float(stats.parked_transactions))]
+    text = "Groups without messages that have done nothing for ten minutes, and are left out."
+    yield "rqretry_idle_groups", "gauge", text, [({}, float(idle))]
     text = "1 while a server throws messages away when it is full (maxmemory-policy)."
     yield "rqretry_redis_evicts", "gauge", text, [({}, evicts)]
 

@@ -15,7 +15,7 @@ from rqretry.cli.output import Part, clean, fields_of, note, print_json, print_p
 from rqretry.cli.reasons import reason_fields, reason_lines
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.sizes import in_bytes, memory_line
-from rqretry.cli.status_watch import details
+from rqretry.cli.status_watch import MOST_WATCHED, details, worst_first
 from rqretry.client import Client
 from rqretry.core.durations import spell
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
@@ -30,7 +30,11 @@ RATED = ("publish", "lease", "succeed", "fail")
 
 @click.command(epilog="Example: rqretry status claims --json")
 @click.argument("topic", required=False)
-@click.option("--watch", is_flag=True, help="Refresh every 2 s, with ladder, workers and deaths.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Refresh every 2 s, what needs you first, with ladder, workers and deaths.",
+)
 @json_command
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
     """Show per group what is ready, in flight, waiting and dead.
@@ -70,22 +74,28 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
 
 def _watch(client: Client, topic: str | None) -> None:
     """Refresh until stopped, which is success; an unreachable server is retried."""
-    with suppress(StoppedEarly), Stoppable(), screen() as show:
+    with suppress(StoppedEarly), Stoppable(), screen() as shown:
         before, at = client.admin.stats(topic), time.monotonic()
-        page = [*_page(before, parts_of(client).store.look())]
-        show(page)
-        while True:
-            time.sleep(WATCH_EVERY_S)
+        page = [*_watched(client, before)]
+        shown.show(page)
+        while shown.wait(WATCH_EVERY_S):
             try:
                 after, now = client.admin.stats(topic), time.monotonic()
-                rest = [*reason_lines(client.admin.reasons(topic))]
-                rest += [*rates(before, after, now - at), *details(client, after)]
+                worst = worst_first(after)
+                page = [*_watched(client, after), *reason_lines(client.admin.reasons(topic))]
+                page += [*rates(before, worst, now - at), *details(client, worst)]
             except (StoreUnavailable, AmbiguousResult) as error:
-                show([*page, "", clean(f"{error}; trying again")])
+                shown.show([*page, "", clean(f"{error}; trying again")])
                 continue
-            page = [*_page(after, parts_of(client).store.look()), *rest]
-            show(page)
+            shown.show(page)
             before, at = after, now
+
+
+def _watched(client: Client, stats: Stats) -> Iterator[Part]:
+    """The page of the groups with the most trouble."""
+    yield from _page(worst_first(stats), parts_of(client).store.look())
+    if (others := sum(1 for _ in stats.groups) - MOST_WATCHED) > 0:
+        yield f"{counted(others, 'more group')} with less to do are in rqretry status"
 
 
 def rates(before: Stats, after: Stats, seconds: float) -> list[str]:

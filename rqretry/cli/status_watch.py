@@ -1,16 +1,40 @@
 """What `status --watch` shows: the ladder with its next due times, workers, and what has died."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rqretry.admin.dead_letters import clusters
 from rqretry.admin.results import WorkerInfo
-from rqretry.admin.views import Cluster, Stats
+from rqretry.admin.views import Cluster, GroupStats, Stats
 from rqretry.cli.output import Part, date, rows_of, table_of
 from rqretry.client import Client
 from rqretry.core.durations import spell
 from rqretry.core.parts import parts_of
 
 _MOST_CLUSTERS = 5
+MOST_WATCHED = 200
+"""Groups on one page; rqretry status has all of them."""
+
+
+def worst_first(stats: Stats) -> Stats:
+    """The topics of the groups that need somebody most, and these groups in their order."""
+    pairs = [(topic, group) for topic in stats.topics for group in topic.groups]
+    pairs.sort(key=lambda pair: _need(pair[1]), reverse=True)
+    by_topic: dict[str, list[GroupStats]] = {}
+    for topic, group in pairs[:MOST_WATCHED]:
+        by_topic.setdefault(topic.topic, []).append(group)
+    known = {topic.topic: topic for topic in stats.topics}
+    unread = [topic for topic in stats.topics if not topic.groups]
+    worst = [replace(known[name], groups=tuple(groups)) for name, groups in by_topic.items()]
+    return replace(stats, topics=(*worst, *unread[:MOST_WATCHED]))
+
+
+def _need(group: GroupStats) -> tuple[bool, bool, bool, float, int]:
+    """What nobody works on, what fails, what is dead; then by age and number."""
+    due = group.ready + group.retry
+    stands = group.paused or (group.kind == "push" and not group.workers)
+    fails = bool(group.waiting_count or group.blocked_groups or group.retry)
+    return bool(due and stands), fails, bool(group.dead), group.oldest_age_s or 0.0, due
 
 
 def details(client: Client, stats: Stats) -> Iterator[Part]:

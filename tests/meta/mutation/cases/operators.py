@@ -5,6 +5,7 @@ from typing import Any
 from tests.meta.mutation.case import Constant, Symbol, answers, drops
 from tests.meta.mutation.cases.common import always, case
 
+IDLE = "tests/edges/cli/test_idle_series.py::"
 WAITING = "tests/contract/admin/test_waiting.py::"
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
@@ -136,7 +137,31 @@ def unheld(_original: Any) -> Any:
     return nobody
 
 
+def as_they_are(original: Any) -> Any:
+    """A group that comes back has its new counters at once."""
+
+    def seen(group: Any, *args: Any, **options: Any) -> Any:
+        known = original(group, *args, **options)
+        known.held = group.counters
+        return known
+
+    return seen
+
+
+def unsorted(_original: Any) -> Any:
+    """Groups are shown as they come."""
+    return lambda stats: stats
+
+
 CASES = (
+    case("R102", "a chosen id has no age", answers("HEXISTS", "ids", "answer = 0", "stats"),
+         "tests/lua/test_reading.py::test_stats_knows_how_old_the_first_of_each_state_is[redis-7]"),
+    case("R102", "what waits on the ladder has no age", answers("ZRANGE", "delay", "answer = {}", "stats"),
+         f"{WAITING}test_ages_are_of_whatever_is_not_done[redis-7]"),
+    case("R103", "a group comes back with its new counters", Symbol("_seen", as_they_are),
+         f"{IDLE}test_the_counters_of_a_group_that_comes_back_grow_from_what_they_were"),
+    case("R103", "a page begins with any group", Symbol("worst_first", unsorted),
+         "tests/edges/cli/test_watching.py::test_what_needs_somebody_is_first_and_the_rest_is_counted"),
     case("R101", "a page looks for as long as it takes", Constant("admin:_LOOKED_AT", "10**9"),
          f"{WAITING}test_a_page_looks_at_so_many_however_few_it_selects[redis-7]"),
     case("R101", "who holds a message is not looked for", Symbol("admin:_holders", unheld),
