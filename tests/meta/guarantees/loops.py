@@ -39,6 +39,7 @@ LOOPS: dict[str, str] = {
     "checks/auditor_pages.py::read_hash": CURSOR,
     "checks/repair.py::_all": "each call looks at one at least",
     "cli/group_messages.py::_read": PAGES,
+    "cli/live_screen.py::LiveScreen.wait": DEADLINE,
     "cli/body_input.py::_kept": "ends with the input, or past the most that a body may be",
     "cli/dead_letter_export.py::pages_of": PAGES,
     "cli/progress.py::watched": DRIVES,
