@@ -33,7 +33,7 @@ RATED = ("publish", "lease", "succeed", "fail")
 @click.option(
     "--watch",
     is_flag=True,
-    help="Refresh every 2 s, what needs you first, with ladder, workers and deaths.",
+    help="Refresh every 2 s, the worst groups first, with ladder, workers and deaths.",
 )
 @json_command
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
@@ -92,7 +92,7 @@ def _watch(client: Client, topic: str | None) -> None:
 
 
 def _watched(client: Client, stats: Stats) -> Iterator[Part]:
-    """The page of the groups with the most trouble."""
+    """The page of the groups that need somebody most."""
     yield from _page(worst_first(stats), parts_of(client).store.look())
     if (others := sum(1 for _ in stats.groups) - MOST_WATCHED) > 0:
         yield f"{counted(others, 'more group')} with less to do are in rqretry status"
