@@ -16,6 +16,9 @@ async def prepare(world: World, process: Process) -> None:
     client = client_of(world, process, LEVELS)
     admin = client.admin
     await admin.create_topic(TOPIC, None if world.healed else world.plan.partitions)
+    if world.plan.keep and not world.healed:
+        seconds, most = world.plan.keep
+        await admin.set_topic(TOPIC, keep=seconds, keep_bytes=most)
     if world.plan.backlog and not world.healed:
         await publish_backlog(world, client)
     if world.healed:

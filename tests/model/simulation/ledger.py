@@ -6,7 +6,7 @@ ordered groups, whose lines the model keeps in order.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.model.model import (
     Lease,
 )  # fmt: skip
 from tests.model.partition import Partition
+from tests.model.simulation.keeping import Keep
 
 UNLIMITED = 1 << 30
 
@@ -43,6 +44,8 @@ class Ledger(Group):
     """By id, the deliveries that count, since it came or came back from the dead letters."""
     released: Counter[str] = field(default_factory=Counter)
     """By id, those since then that do not count."""
+    floor: int = 1
+    """The number of leases without an entry, and the least of those that have one."""
     least_limit: int = UNLIMITED
     """The lowest limit there ever was."""
 
@@ -50,6 +53,12 @@ class Ledger(Group):
         """A new message, maybe under the id of an earlier one."""
         del self.counted[id_], self.released[id_]
         super().push(id_, name, number)
+
+    def come_again(self, id_: str, lease_no: int) -> None:
+        """A message that was consumed is new, in the place of its line that it had."""
+        self.leases[id_] = Lease(lease_no=lease_no)
+        del self.counted[id_], self.released[id_]
+        self.enter(id_, self.numbers.get(id_, 0))
 
     def configure(self, version: int, fields: Mapping[str, str]) -> bool:
         """Newer wins; whether it was."""
@@ -148,6 +157,9 @@ class Place(Partition):
         """By id, how often it was stored."""
         self.gone: set[str] = set()
         """Recalled or rolled back."""
+        self.keep = Keep()
+        self.floor = 1
+        """The lowest number for a new lease, as far as one was given out."""
         self.observed = False
         """A script was cut here: where its messages are is not known any more."""
 
@@ -211,6 +223,34 @@ class Place(Partition):
         """Halves to gone."""
         self.gone |= set(self.halves_of(transaction))
         return super().rollback(transaction, now)
+
+    def succeed(self, group: str, ids: Sequence[str], now: int) -> None:
+        """A group is done with these as it should be; a replay may bring them back."""
+        last = [i for i in ids if self.owing(i) == {group}]
+        details = [(i, self.stored[i], self.names.get(i, "")) for i in last]
+        self.keep.consume(group, ids, now, details)
+        for id_ in ids:
+            self.finish(group, id_, now)
+
+    def replay(self, group: str, since: int, upto: int, now: int) -> tuple[int, int]:
+        """What a group consumed in this time is its own again: how many of how many."""
+        ledger, page = self.ledger(group), self.keep.page(group, since, upto)
+        given = []
+        for id_ in page:
+            kept = self.keep.kept.pop(id_, None)
+            if id_ in self.stored:
+                given += [id_] if id_ in self.shared and group not in self.owing(id_) else []
+            elif kept is not None:
+                self.stored[id_] = kept.content
+                if kept.name:
+                    self.names[id_] = kept.name
+                given.append(id_)
+        if given:
+            self.floor = max(now, self.floor, ledger.floor) + 1
+        for id_ in sorted(given, key=lambda one: ledger.numbers.get(one, 0)):
+            self.shared.add(id_)
+            ledger.come_again(id_, self.floor)
+        return len(page), len(given)
 
     def keeps_time(self) -> bool:
         """Whether something here falls due, so that somebody looks at the time."""

@@ -27,10 +27,12 @@ return out
 _PARTITION = (
     ("k", "bodies"), ("h", "pending"), ("z", "scheduled"), ("l", "backlog"), ("h", "half_of"),
     ("z", "halves"), ("h", "message_groups"), ("h", "counters"),
+    ("z", "kept"), ("k", "kept_bodies"),
 )  # fmt: skip
 _GROUP = (
     ("l", "ready"), ("l", "retry"), ("z", "inflight"), ("z", "dead"), ("h", "attempts"),
     ("z", "order"), ("h", "heads"), ("z", "due"), ("h", "config"),
+    ("z", "consumed"),
 )  # fmt: skip
 
 Held = dict[str, Any]
@@ -98,6 +100,7 @@ class Looker:
     def compare(self, number: int, place: Place, held: Held, groups: dict[str, Held]) -> None:
         """Raise Broken where the two differ."""
         _compare_partition(place, held)
+        _compare_kept(place, held, groups)
         for name, found in groups.items():
             ledger = place.ledger(name)
             try:
@@ -128,6 +131,18 @@ def _compare_partition(place: Place, held: Held) -> None:
     _same("pending", pending, {i: place.owing(i) for i in place.shared if place.owing(i)})
     named = {i: spelled[ORDER_DIGITS:] for i, spelled in held["message_groups"].items()}
     _same("message groups", named, place.names)
+
+
+def _compare_kept(place: Place, held: Held, groups: dict[str, Held]) -> None:
+    consumed = {name: found["consumed"] for name, found in groups.items()}
+    place.keep.settle_doubts({*held["kept"]}, {name: {*ids} for name, ids in consumed.items()})
+    times = {id_: int(at) for id_, at in held["kept"].items()}
+    _same("kept", times, {id_: one.at for id_, one in place.keep.kept.items()})
+    bodies = {id_ for id_ in held["kept_bodies"] if not id_.startswith("\0")}
+    _same("kept bodies", bodies, place.keep.kept.keys())
+    for name, ids in consumed.items():
+        times = {id_: int(at) for id_, at in ids.items()}
+        _same(f"consumed by {name}", times, place.keep.consumed.get(name, {}))
 
 
 def _compare_group(place: Place, ledger: Ledger, found: Held) -> None:
@@ -178,9 +193,12 @@ def _compare_numbers(ledger: Ledger, attempts: Mapping[str, str]) -> None:
         if one.place == DONE:
             require(id_ not in attempts, f"{id_} is done and keeps {attempts.get(id_)}")
             continue
-        numbers = f"{one.lease_no}:{one.attempt}:{one.expiries}:{one.postpones}"
-        held = attempts.get(id_, "1:1:0:0")
-        require(held == numbers, f"{id_} has {held}, the model says {numbers}")
+        held = attempts.get(id_, f"{ledger.floor}:1:0:0")
+        number, _, rest = held.partition(":")
+        least = 0 if one.place == INFLIGHT else ledger.floor  # the next lease has no lower number
+        same = max(int(number), least) == max(one.lease_no, least)
+        same = same and rest == f"{one.attempt}:{one.expiries}:{one.postpones}"
+        require(same, f"{id_} has {held}, the model says {one}")
     require(attempts.keys() <= ledger.leases.keys(), "numbers of a message that is not there")
 
 

@@ -18,6 +18,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 from unittest import mock
 
+from rqretry.admin import topic_limits
 from rqretry.producer import encode
 from rqretry.testing.clock import START_MS
 from tests.model.simulation.chance import Chance
@@ -224,6 +225,8 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(mock.patch.object(encode, "FULL_CALL", MOST_IN_A_CALL))
+        for least in ("LEAST_HISTORY_BYTES", "_LEAST_KEPT_S"):  # so that runs forget what they keep
+            stack.enter_context(mock.patch.object(topic_limits, least, 1))
         room = encode.Room(MOST_IN_A_CALL)
         stack.enter_context(mock.patch.object(encode.chunks, "__defaults__", (room,)))
         for place in ("rqretry.client.worker_name", "rqretry.worker.worker.worker_name"):

@@ -30,6 +30,7 @@ from tests.meta.mutation.cases.groups import IN_STEP
 from tests.meta.mutation.cases.growth import as_addressed
 from tests.meta.mutation.cases.periodic import lane_of_its_own
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
+from tests.meta.mutation.cases.replays import from_the_beginning
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
 from tests.model.simulation.plans import MINUTE_S, Plan
@@ -87,6 +88,11 @@ def periodic(plan: Plan) -> bool:
     return 0 < plan.every_s < MINUTE_S
 
 
+def keeping(plan: Plan) -> bool:
+    """What was consumed is kept for a while, or not all of it."""
+    return plan.keep is not None
+
+
 def newest_alone(original: Any) -> Any:
     """Of slots that are due at once one is published."""
     return lambda self, *times: original(self, *times)[-1:]
@@ -135,6 +141,13 @@ MUTANTS = (
         sends("HMGET", "ids", "return {}", "publish_with_options"), where=periodic),
     bug("of slots that are due at once one is published",
         Symbol("Timetable.pending", newest_alone), where=periodic),
+    bug("a group goes back as far as it can", Symbol("Backfill.replay", from_the_beginning),
+        where=keeping),
+    bug("a replay leaves what it gave", drops("ZREM", "consumed", "replay"), where=keeping),
+    bug("what is kept stays for ever", answers("ZRANGEBYSCORE", "kept", "answer = {}", "sweep"),
+        where=keeping),
+    bug("a replay uses the numbers of first leases",
+        writes_state("1, attempt, expiries, postpones", "replay"), where=keeping),
     bug("what is given back was not delivered",
         writes_state("lease, attempt - 1, expiries, postpones", CHANGE), where=behind),
     bug("a message may be released for ever",

@@ -7,10 +7,13 @@ from rqretry.client import AsyncClient
 from rqretry.core.errors import RqretryError
 from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
+from rqretry.testing.clock import START_MS
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.loop import Process
 from tests.model.simulation.processes import TOPIC
 from tests.model.simulation.world import World
+
+VERBS = ("pause", "resume", "redrive", "redrive", "spread", "promote", "purge", "limit")
 
 
 async def keep_up(world: World, process: Process) -> None:
@@ -53,11 +56,13 @@ async def operate(world: World, process: Process) -> None:
 async def _operate(world: World, client: AsyncClient, name: str) -> None:
     admin, chance = client.admin, world.chance
     group = chance.one(f"{name}/group", world.plan.groups).name
-    verb = chance.one(
-        f"{name}/verb",
-        ("pause", "resume", "redrive", "redrive", "spread", "promote", "purge", "limit"),
-    )
-    if verb == "pause":
+    verb = chance.one(f"{name}/verb", VERBS)
+    if world.plan.keep and chance.share(f"{name}/replay") < 0.5:
+        gone_s = asyncio.get_running_loop().time()
+        to_ms = START_MS + round(1000 * (gone_s - 10 * chance.share(f"{name}/back")))
+        world.journal.asked[group] = min(to_ms, world.journal.asked.get(group, to_ms))
+        await admin.reset(group, to=to_ms / 1000)
+    elif verb == "pause":
         await admin.pause(group)
         await asyncio.sleep(2 * chance.share(f"{name}/paused"))
         await admin.resume(group)

@@ -115,6 +115,8 @@ class Plan:
     """How often, a receive, a simple consumer is made anew."""
     every_s: int
     """A schedule has a slot so often; 0: there is none."""
+    keep: tuple[float, int] | None
+    """For how many seconds, and how many bytes of it, the topic keeps what was consumed."""
     backlog: int = 0
     """How many messages for each partition are published at once."""
 
@@ -174,8 +176,11 @@ def draw(chance: Chance) -> Plan:
         denies=chance.one("plan/denied", DENIED) if some("denied", 0.1) else "",
         restart="" if growth else _restart(chance.share("plan/restart")),
         anew=chance.one("plan/made anew", (0.0, 0.1, 0.1, 0.1, 0.1, 1.0)),
+        keep=_keep(chance) if some("keep", 0.1) and not growth else None,
         every_s=_interval(chance, clock) if some("schedule", 0.08) else 0,
     )  # fmt: skip
+    if plan.keep:
+        plan = replace(plan, operators=True)
     return _behind(chance, plan) if some("backlog", 0.02) and not growth else plan
 
 
@@ -212,6 +217,11 @@ def _clock(chance: Chance) -> Clock:
         lasts_s=chance.one("plan/clock lasts", (0.0, 0.5, 0.5, 5.0, math.inf, math.inf)),
         jitter_ms=chance.one("plan/clock jitter", (0, 0, 500)),
     )
+
+
+def _keep(chance: Chance) -> tuple[float, int]:
+    """More than there is, or so little that it is forgotten soon."""
+    return chance.one("plan/keep", ((600.0, 1 << 20), (4.0, 1 << 20), (600.0, 2048)))
 
 
 def _interval(chance: Chance, clock: Clock | None) -> int:

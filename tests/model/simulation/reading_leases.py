@@ -9,6 +9,8 @@ from tests.model.simulation.deliveries import Fairness, begins, is_released
 from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
 
 _MOST = 500
+_FIRST_CONSUMED = 10
+"""Of the keys of a sweep."""
 _LEAST_ARGUMENTS = 3
 """Of a failure that asks for nothing."""
 
@@ -19,12 +21,14 @@ class Leases(Reading):
     Attributes:
         turns: See Fairness.
         fairness: By group.
+        asked: By group, the earliest time to which an operator sent it back, in ms.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.turns = 0
         self.fairness: dict[str, Fairness] = {}
+        self.asked: dict[str, int] = {}
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -42,10 +46,14 @@ class Leases(Reading):
         ready = ledger.listed() if status != "PAUSED" and room > 0 else set()
         require(len(ids) <= room or not ids, f"{name} has more in flight than it may")
         entries = reply[7].decode().split(" ") if reply[7] else ["-"] * len(ids)
+        if ids:
+            require(reply[11] >= ledger.floor, f"leases of {name} have number {reply[11]} again")
+            ledger.floor, place.floor = reply[11], max(reply[11], place.floor)
         for id_, entry in zip(ids, entries, strict=True):
             require(id_ in ready, f"{id_} is leased by {name} and was {self._where(ledger, id_)}")
             one = ledger.leased(id_, self.now + visibility_ms)
-            self._compare_entry(id_, one, entry)
+            one.lease_no = max(one.lease_no, ledger.floor)
+            self._compare_entry(id_, one, entry, ledger.floor)
             require(one.attempt <= max(ledger.most_attempts, 1), f"{id_}: attempt {one.attempt}")
             begins(ledger, id_, one.attempt)
         least = min(want, room, len(ready)) if status != "RATED" else 0
@@ -54,8 +62,8 @@ class Leases(Reading):
             places = [each for each in self.places.values() if each.topic == place.topic]
             self.fairness.setdefault(name, Fairness(self.turns)).served(name, places)
 
-    def _compare_entry(self, id_: str, one: Lease, entry: str) -> None:
-        numbers = [1, 1] if entry == "-" else [int(word) for word in entry.split(":")[:2]]
+    def _compare_entry(self, id_: str, one: Lease, entry: str, floor: int) -> None:
+        numbers = [floor, 1] if entry == "-" else [int(word) for word in entry.split(":")[:2]]
         require(numbers == [one.lease_no, one.attempt], f"{id_}: {entry}, the model says {one}")
 
     def _where(self, ledger: Ledger, id_: str) -> str:
@@ -95,8 +103,8 @@ class Leases(Reading):
 
     def _do_succeed(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
-        for id_, _ in self._settled(ledger, args, 3, 2, reply, strict=args[2] == 1):
-            place.finish(args[0], id_, self.now)
+        won = self._settled(ledger, args, 3, 2, reply, strict=args[2] == 1)
+        place.succeed(args[0], [id_ for id_, _ in won], self.now)
 
     def _do_fail(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
@@ -197,6 +205,20 @@ class Leases(Reading):
             one.next(WAITING, self.now + int(args[at + 1]))
             one.attempt, one.expiries, one.postpones = 1, 0, 0
         ledger.redrive(now, place.order)
+
+    def _do_replay(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        if args[0] not in place.groups:
+            require(reply == [0, 0], f"a replay for a group that is not there: {reply}")
+            return
+        since, upto = int(args[3]), int(args[4])
+        require(since >= self.asked[args[0]], f"{args[0]} goes back to {since}, not {self.asked}")
+        require(upto <= self.now + 1 or self.wrong, f"{args[0]} replays what it has not consumed")
+        found = place.replay(args[0], since, upto, self.now)
+        require(tuple(reply) == found, f"a replay looked at and gave {reply}, not {found}")
+
+    def _do_sweep(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        groups = [key.split(":")[-2] for key in keys[_FIRST_CONSUMED::3]]
+        place.keep.sweep(self.now, int(args[0]), groups)
 
     def _do_purge(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])

@@ -16,10 +16,12 @@ class Publishes(Reading):
     # -- routes and settings -------------------------------------------------------------------
 
     def _do_subscribe(self, place: Place, keys: Any, args: Any, reply: int) -> None:
-        _, version, table, first, limit, _, ordered, *_ = args
+        _, version, table, first, limit, _, ordered, _, _, keep_ms, keep_bytes, _ = args
         waiting = len(place.backlog)
         if not ordered or waiting <= limit:
-            place.install(Route.decode(int(version), table))
+            newer = place.install(Route.decode(int(version), table))
+            if newer:
+                place.keep.configure(int(keep_ms), int(keep_bytes))
         if not waiting or not first:
             require(reply == 0, "subscribe: a backlog that is none")
             return
@@ -78,6 +80,7 @@ class Publishes(Reading):
     def _publish_one(self, place: Place, request_parts: Sequence[Any]) -> str:
         id_, data, digest, delay_ms = request_parts
         envelope = decode(data)
+        place.keep.sizes[id_] = len(data)
         if not digest:
             require(id_ not in place.ever, f"{id_} is published twice")
         if isinstance(delay_ms, str) and delay_ms.startswith("@"):
@@ -167,7 +170,8 @@ class Publishes(Reading):
         if stale:
             return
         for at, recorded in zip(range(5, len(args), 7), reply[2].decode(), strict=True):
-            number, id_, _, digest, tag, name = args[at : at + 6]
+            number, id_, data, digest, tag, name = args[at : at + 6]
+            place.keep.sizes[id_] = len(data)
             half = Half(transaction, int(number), tag, name)
             known = id_ in place.halves
             verdict = place.prepare(id_, digest, self.now, half, given=bool(digest))
