@@ -44,19 +44,9 @@ def start_gateway(redis_server: EmbeddedRedis) -> Iterator[Callable[..., str]]:
     running: list[subprocess.Popen[bytes]] = []
 
     def start(*options: str, url: str = "", namespace: str = "") -> str:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        command = [sys.executable, "-m", "rqretry", "gateway", "--listen", address]
-        environment = {**os.environ, "PYTHONPATH": python_path()}
-        if namespace:
-            environment["RQRETRY_NAMESPACE"] = namespace
-        process = subprocess.Popen(
-            [*command, "--url", url or redis_server.url, *options],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-        )
+        address, process = launch("--url", url or redis_server.url, *options, namespace=namespace)
         running.append(process)
-        _wait_until_ready(address, process)
+        wait_until_ready(address, process)
         return address
 
     yield start
@@ -66,7 +56,18 @@ def start_gateway(redis_server: EmbeddedRedis) -> Iterator[Callable[..., str]]:
         assert process.wait(10) == 0
 
 
-def _wait_until_ready(address: str, process: "subprocess.Popen[bytes]") -> None:
+def launch(*options: str, namespace: str = "") -> tuple[str, "subprocess.Popen[bytes]"]:
+    """A gateway, and where it is going to listen."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "rqretry", "gateway", "--listen", address, *options]
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    if namespace:
+        environment["RQRETRY_NAMESPACE"] = namespace
+    return address, subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def wait_until_ready(address: str, process: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + 20
     while time.monotonic() < end:
         assert process.poll() is None, "the gateway has ended"

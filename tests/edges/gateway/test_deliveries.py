@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rqretry import Client, RetryPolicy
+from rqretry import App, Client, Message, RetryPolicy
 from rqretry.core.parts import parts_of
 from rqretry.gateway.protocol import v2
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -107,6 +107,36 @@ async def test_a_client_that_knows_no_tables_waits_by_the_groups_policy(
     assert (failed.event, failed.attempt) == ("fail", 1)
     assert failed.due_ms is not None
     assert failed.due_ms - failed.at_ms == 3_600_000
+
+
+async def test_attempts_of_a_client_and_of_a_python_worker_count_together(
+    strict: str, client: Client, redis_server: EmbeddedRedis
+) -> None:
+    app, seen = App(redis_server.url), list[int]()
+
+    @app.consumer("both", group="both", policy=RetryPolicy.fixed("50ms", max_retries=1))
+    async def handle(message: Message[Any]) -> None:
+        seen.append(message.attempt)
+        raise ValueError("no")
+
+    grouped(client, "both", "both", policy=RetryPolicy.fixed("50ms"), max_retries=1)
+    async with Raw(strict) as raw:
+        await raw.call("SendMessage", send(message("both", "01" + 32 * "8")))
+        _, (found,) = await raw.receive(receive("both", "both", auto_renew=True))
+        change = named("ChangeInvisibleDurationRequest", **lease_of(found, "both"))
+        assert await raw.code("ChangeInvisibleDuration", change) == "OK"
+    working = asyncio.create_task(app.run(signals=False))
+    for _ in range(500):
+        if client.admin.dead_letters("both"):
+            break
+        await asyncio.sleep(0.02)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    (dead,) = client.admin.dead_letters("both")
+    first, second = dead.errors
+    assert (dead.attempt, seen) == (2, [2])
+    assert first.message == f"client {METADATA[0][1]} reported a failure"
+    assert (second.type, second.message) == ("ValueError", "no")
 
 
 async def test_a_nodejs_client_gets_its_settings_again(strict: str) -> None:

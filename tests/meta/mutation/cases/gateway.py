@@ -14,12 +14,18 @@ GOODBYE = f"{DELIVERIES}test_what_a_client_had_when_it_said_goodbye_comes_again_
 TABLELESS = f"{DELIVERIES}test_a_client_that_knows_no_tables_waits_by_the_groups_policy"
 NODE = f"{DELIVERIES}test_a_nodejs_client_gets_its_settings_again"
 REPEATED = f"{DELIVERIES}test_what_a_client_repeats_is_answered_as_the_first_time"
+TOGETHER = f"{DELIVERIES}test_attempts_of_a_client_and_of_a_python_worker_count_together"
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
 def own_id(original: Any) -> Any:
     """A message gets an id of ours."""
     return lambda message: replace(original(message), id=None)
+
+
+def no_reason(original: Any) -> Any:
+    """A failure does not say who reported it."""
+    return lambda cause, _, *more: original(cause, "", *more)
 
 
 def nothing_given_back(_: Any) -> Any:
@@ -66,4 +72,6 @@ CASES = (
     case("R98", "what is repeated is refused", Symbol("gateway:done_before", nothing_known), REPEATED),
     case("R98", "what anybody did was done by this client",
          Symbol("gateway:done_before", everything_known), REPEATED),
+    case("R97", "nobody knows which client failed", Symbol("describe_cause", no_reason),
+         TOGETHER),
 )  # fmt: skip

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	address, prefix = os.Args[1], os.Args[2]
+	address, prefix string
 	printing        sync.Mutex
 )
 
@@ -36,17 +36,14 @@ func say(event string, more fields) {
 	must2(os.Stdout.Write(append(text, '\n')))
 }
 
-func saw(what string, m *rmq.MessageView, more fields) {
+func saw(by string, m *rmq.MessageView) {
 	line := fields{
-		"by": what, "id": m.GetMessageId(), "body": string(m.GetBody()), "tag": text(m.GetTag()),
+		"by": by, "id": m.GetMessageId(), "body": string(m.GetBody()), "tag": text(m.GetTag()),
 		"keys": m.GetKeys(), "properties": m.GetProperties(), "attempt": m.GetDeliveryAttempt(),
 		"message_group": text(m.GetMessageGroup()), "handle": m.GetReceiptHandle(),
 	}
 	if due := m.GetDeliveryTimestamp(); due != nil {
 		line["due"] = float64(due.UnixMilli()) / 1000
-	}
-	for name, value := range more {
-		line[name] = value
 	}
 	say("seen", line)
 }
@@ -79,7 +76,6 @@ func subscribed(topic, tags string) map[string]*rmq.FilterExpression {
 
 func push(group, topic, tags string, fails func(*rmq.MessageView) bool) {
 	listener := &rmq.FuncMessageListener{Consume: func(m *rmq.MessageView) rmq.ConsumerResult {
-		saw(group, m, nil)
 		if fails(m) {
 			return rmq.FAILURE
 		}
@@ -98,7 +94,7 @@ func simple(group, topic string) func(invisible time.Duration) (rmq.SimpleConsum
 		for {
 			found, err := consumer.Receive(context.Background(), 1, invisible)
 			if err == nil && len(found) == 1 {
-				saw(group, found[0], nil)
+				saw(group, found[0])
 				return consumer, found[0]
 			}
 		}
@@ -186,11 +182,18 @@ func produce() {
 
 func main() {
 	log.SetFlags(0)
+	address = os.Args[1]
+	if len(os.Args) > 3 {
+		bill(os.Args[2], os.Args[3], os.Args[4])
+	}
+	prefix = os.Args[2]
 	push("billing", "orders", "book || film", func(m *rmq.MessageView) bool {
+		saw("billing", m)
 		body := string(m.GetBody())
 		return body == "bad" || (body == "flaky" && m.GetDeliveryAttempt() == 1)
 	})
 	push("ledger", "entries", "*", func(m *rmq.MessageView) bool {
+		saw("ledger", m)
 		body := string(m.GetBody())
 		return body == "2" || (body == "1" && m.GetDeliveryAttempt() < 3)
 	})
