@@ -14,7 +14,8 @@ local call = redis.call
          group that consumes dead letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
          stride 1), then id and lease_no of each message
-  REPLY  OK | STALE | GONE | LATER (too many bytes or message keys for one call) of each message; nothing if all are OK
+  REPLY  OK | STALE | GONE | LATER (too many, or too many bytes or message keys, for one call) of each message;
+         nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
          max_inflight, 3 where some have message keys, 8 and 1 a message where bodies are kept
@@ -74,11 +75,11 @@ else
   sort_out()
 end
 -- So many messages are not too many bytes, whatever they are; what is kept is copied, which takes longer.
-local asked, late, HARMLESS, COPIED_BYTES = #ids, 0, 16, 1048576
+local asked, late, HARMLESS, COPIED_BYTES, COPIED = #ids, 0, 16, 1048576, 250
 
 local function put_late_ones_off()
 -- @include within_bytes
-  local later, rest = put_off(keys, ids, done, verdicts, clock.keep and COPIED_BYTES), {}
+  local later, rest = put_off(keys, ids, done, verdicts, clock.keep and COPIED_BYTES, clock.keep and COPIED), {}
   for _, id in ipairs(failed_before) do
     rest[#rest + 1] = not later[id] and id or nil
   end

@@ -25,7 +25,7 @@ local call = redis.call
 -- @bind keys
 
 local clock = read_clock(meta)
-local MOST_BYTES, PAGES, CAST_KEPT_MS = 1048576, 16, 600000
+local MOST_BYTES, PAGES, CAST_KEPT_MS = 524288, 16, 600000
 local forgotten, next_at, reply = 0, math.huge, {}
 
 -- What is over of a sorted set by time, where each is kept for `kept_ms`.
@@ -57,13 +57,17 @@ for at = FIRST_OF_GROUPS, #KEYS, OF_GROUP do
 end
 
 local function look_at_groups()
-  local each = math.ceil(math.min(limit, 10 * limit / #reply))
+  local each = math.ceil(math.min(limit, 5 * limit / #reply))
   for group = 1, #reply do
     local at = FIRST_OF_GROUPS + OF_GROUP * (group - 1)
     local kept_ms = tonumber(call('HGET', KEYS[at], 'dlq_retention_ms') or '')
     if kept_ms then
       reply[group] = over(KEYS[at + 1], kept_ms, each)
-      note_next(KEYS[at + 1], kept_ms)
+      if #reply[group] > 0 then
+        next_at = clock.now -- until these are purged
+      else
+        note_next(KEYS[at + 1], kept_ms)
+      end
     end
   end
 end
@@ -136,19 +140,23 @@ end
 -- Each group forgets what it consumed too long ago, and what is not there any more.
 local function forget_consumed(keep_ms, gone, each)
   for _, key in ipairs(consumed) do
-    local count = math.min(each, call('ZCOUNT', key, '-inf', clock.now - keep_ms))
+    local count = call('ZCOUNT', key, '-inf', clock.now - keep_ms)
     if count > 0 then
-      forgotten = forgotten + call('ZREMRANGEBYRANK', key, '0', count - 1)
+      forgotten = forgotten + call('ZREMRANGEBYRANK', key, '0', math.min(each, count) - 1)
     end
     if #gone > 0 then
       call('ZREM', key, unpack(gone))
     end
-    note_next(key, keep_ms)
+    if count > each then
+      next_at = clock.now
+    else
+      note_next(key, keep_ms)
+    end
   end
 end
 
 local function forget_kept(keep_ms, keep_bytes)
-  local each = math.ceil(math.min(limit, 10 * limit / #consumed))
+  local each = math.ceil(math.min(limit, 5 * limit / #consumed))
   local gone = too_much(keep_ms, keep_bytes, each)
   if #gone > 0 then
     drop_kept(keys, gone)

@@ -1,6 +1,6 @@
 -- How many of these, from the first one on, a call may end: memory is given back at 16 MiB a millisecond, and a
--- message key takes 3 µs. Of few it is not asked, as long as each is no larger than a message may be.
-local FREED_BYTES, LARGEST, FREED_KEYS, MOST_KEYS = 67108864, 4194304, 2400, 16
+-- message key takes up to 6 µs. Of few it is not asked, as long as each is no larger than a message may be.
+local FREED_BYTES, LARGEST, FREED_KEYS, MOST_KEYS = 67108864, 4194304, 1200, 16
 
 local function first_within(count, limit, stored, members, measure)
   local values, sum = call('HMGET', stored, unpack(members, 1, count)), 0
@@ -17,8 +17,8 @@ local function key_count(text)
   return select(2, string.gsub(text or '', '[^ ]+', ''))
 end
 
-local function within_bytes(o, members, limit)
-  local count = #members
+local function within_bytes(o, members, limit, count)
+  count = math.min(#members, count or #members)
   limit = limit or FREED_BYTES
   if count * LARGEST > limit and call('HLEN', o.big) > 0 then
     count = first_within(count, limit, o.big, members, function(size)
@@ -33,8 +33,8 @@ end
 
 -- Those of `ended` that are too many for one call stay as they are: returns which. The answers about all
 -- that were named (none: all are OK) tell.
-local function put_off(o, named, ended, answers, limit)
-  local waits, within = {}, within_bytes(o, ended, limit or nil)
+local function put_off(o, named, ended, answers, limit, count)
+  local waits, within = {}, within_bytes(o, ended, limit or nil, count or nil)
   if within == #ended then
     return waits
   end

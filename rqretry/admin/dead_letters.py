@@ -211,7 +211,7 @@ def _send_back(
         by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
     sent = 0
     for keys, part in by_place.items():
-        for batch in batches(part):
+        for batch in batches(part, operate.MAX_REDRIVEN):
             sent += yield from _send_batch(context, keys, batch)
     return sent
 

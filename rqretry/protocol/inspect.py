@@ -24,7 +24,7 @@ from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _PAGE, _PAGES = 1000, 50
 LOOKED_AT = 100_000
-"""How many entries of a ready list peek searches."""
+"""How many entries of lists peek searches."""
 
 
 class LevelStats(NamedTuple):

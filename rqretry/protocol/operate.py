@@ -20,8 +20,8 @@ from rqretry.protocol.publish import scheduled_member
 T = TypeVar("T")
 
 _STATE_PARTS = 4
-MAX_REPLAYED = 150
-"""Messages in a call: each may have 16 message keys, which take 3 µs each."""
+MAX_REDRIVEN, MAX_REPLAYED = 250, 75
+"""Messages in a call: each may have a message group, or 16 message keys of 6 µs each."""
 
 
 class GroupPage(NamedTuple):

@@ -267,6 +267,18 @@ def test_a_partition_heals_from_an_absurd_number(
     assert offset <= 4 * SECOND
 
 
+@pytest.mark.parametrize("damage", [2**53, -5])
+def test_a_number_of_calls_that_cannot_be_heals_within_its_millisecond(
+    world: World, damage: int
+) -> None:
+    world.subscribe()
+    world.publish("a")
+    world.damage().hset(world.keys.meta, "seq", damage)
+    for id_ in "bcd":
+        assert world.publish(id_).now_ms == START_MS + 1
+    assert history_ids(world)[1:] == [f"{START_MS + 1}-{number}" for number in range(3)]
+
+
 @pytest.mark.parametrize("damage", [2**53, 2**63 - 1, 10**30, -5, "inf", "nan", "x", 2.5])
 @pytest.mark.parametrize("field", ["order", "cast_ms", "cast_seq", "cast_count", "cast_bytes"])
 def test_an_ordered_and_broadcast_partition_heals_from_an_absurd_number(

@@ -11,7 +11,7 @@ from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.lua_hooks import CALLS_KEY
 from tests.support.world import World
 
-SMALL, LARGE = 20, 100
+SMALL, LARGE = 20, 75
 """Of 16 or fewer nobody asks whether they are too many bytes for one call."""
 
 Ids = list[str]
@@ -121,7 +121,7 @@ Step = Callable[[World, Ids], None]
     ],
     ids=lambda steps: " ".join(step.__name__ for step in steps),
 )
-def test_a_script_makes_as_many_commands_for_100_messages_as_for_20(
+def test_a_script_makes_as_many_commands_for_75_messages_as_for_20(
     server_of: ServerOf, steps: tuple[Step, ...], groups: int
 ) -> None:
     calls = {}

@@ -83,9 +83,9 @@ def test_very_many_keys_are_noted_in_one_call_and_forgotten_in_bounded_ones(worl
     assert len(world.state()["message_keys"]) == 8000
     world.lease(500)
     verdicts = world.succeed(*first(*ids))
-    assert (verdicts.count("OK"), verdicts.count("LATER")) == (150, 350)
-    for start in range(150, 500, 150):
-        assert set(world.succeed(*first(*ids[start : start + 150]))) == {"OK"}
+    assert (verdicts.count("OK"), verdicts.count("LATER")) == (75, 425)
+    for start in range(75, 500, 75):
+        assert set(world.succeed(*first(*ids[start : start + 75]))) == {"OK"}
     assert index(world) == {}
 
 

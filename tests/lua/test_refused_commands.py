@@ -20,7 +20,7 @@ from rqretry.protocol.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.lua import test_feed_dlq_group, test_halves, test_transactions
 from tests.lua.conftest import virtual_time, world_on
-from tests.lua.crash_cases import CASES, Case, overdue
+from tests.lua.crash_cases import CASES, Case, overdue, overdue_again
 from tests.lua.crash_cases_kept import KEPT
 from tests.lua.crash_cases_ordered import ORDERED
 from tests.lua.crash_cases_repair import REPAIRS
@@ -157,10 +157,13 @@ def test_a_refused_publish_leaves_nothing_or_is_done(server_of: ServerOf, case: 
             assert not world.client.hexists(world.keys.meta, "?")
 
 
-def test_a_refused_expire_ends_a_delivery_or_leaves_it_as_it_was(server_of: ServerOf) -> None:
+@pytest.mark.parametrize("start", [overdue, overdue_again])
+def test_a_refused_expire_ends_a_delivery_or_leaves_it_as_it_was(
+    server_of: ServerOf, start: Act
+) -> None:
     for command in commands(server_of):
         world = world_on(server_of, "redis-7", virtual_time())
-        overdue(world)
+        start(world)
         with world.changes() as changed:
             if not was_refused(world, command, lambda w: w.expire()):
                 continue

@@ -94,7 +94,9 @@ def prepare(world: World) -> Command[Any]:
         transactions.Half(n, prepared(i, "x" * 2000, keys=KEYS, digest="d"), "tag", "name")
         for n, i in enumerate(ids(INDEXED // len(KEYS)))
     ]
-    return transactions.prepare(world.keys, world.route, "tx", halves, worker=WORKER, seen_ms=1)
+    return transactions.prepare(
+        world.keys, world.route, "tx", halves, worker=WORKER, seen_ms=START_MS
+    )
 
 
 def halves_of(world: World) -> None:
@@ -255,7 +257,7 @@ def backfill_check(world: World) -> Command[Any]:
 @worst
 def redrive(world: World) -> Command[Any]:
     names = dead(world, ordered=True)
-    return operate.redrive(world.group(), names, actor="ops")
+    return operate.redrive(world.group(), names[: operate.MAX_REDRIVEN], actor="ops")
 
 
 @worst

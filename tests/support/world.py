@@ -306,7 +306,7 @@ class World:
         )
 
     def replay(
-        self, group: str = "g", *, all_groups: bool = False, limit: int = 150, **times: int
+        self, group: str = "g", *, all_groups: bool = False, limit: int = 75, **times: int
     ) -> operate.ReplayCount:
         """One page of what the group has consumed, or of what any has, delivered again."""
         keys = self.group(group)

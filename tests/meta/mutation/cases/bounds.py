@@ -49,6 +49,10 @@ CASES = (
     case("R21", "bodies of any size end in one call",
          answers("HLEN", "big", "answer = 0", "succeed"),
          f"{WORST}test_bodies_of_2_gib_end_in_several_calls"),
+    case("R21", "each list is searched as if it were alone",
+         answers("LLEN", "retry", "answer = 0", "peek"),
+         "tests/lua/test_every_script_is_bounded.py::"
+         "test_a_message_is_searched_in_so_many_entries_of_all_lists_together"),
     case("R21", "a list of any length is searched",
          answers("LLEN", "ready", "answer = 0", "repair_places"),
          "tests/lua/test_repair.py::test_what_takes_too_long_to_look_for_is_left_until_its_list_is_shorter"),
