@@ -276,7 +276,7 @@ def test_a_number_of_calls_that_cannot_be_heals_within_its_millisecond(
     world.damage().hset(world.keys.meta, "seq", damage)
     for id_ in "bcd":
         assert world.publish(id_).now_ms == START_MS + 1
-    assert history_ids(world)[1:] == [f"{START_MS + 1}-{number}" for number in range(3)]
+    assert history_ids(world)[1:] == [f"{START_MS + 1}-{number}" for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("damage", [2**53, 2**63 - 1, 10**30, -5, "inf", "nan", "x", 2.5])
