@@ -11,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ ASSETS = Path(__file__).resolve().parents[1] / "docs" / "assets"
 PORT = 8797
 ADDRESS = f"http://127.0.0.1:{PORT}"
 PATIENCE_S = 60
-COLOURS = 64
+COLOURS = 128
+BUSY_S, PAUSE_S = 30, 0.2
+"""For so long the shop is busy before the first page is photographed, the bank shut at the end."""
 BAD = 30
 CHROMIUM = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 
@@ -85,7 +89,18 @@ async def lived(app: App, bank: Bank, show: Callable[[str], None]) -> None:
     chosen = str(ids[17])
     await app.admin.redrive("billing", ids=[chosen])
     await dead(app, 15)
-    await asyncio.to_thread(show, chosen)
+    shown = asyncio.ensure_future(asyncio.to_thread(show, chosen))
+    for number in count():
+        if shown.done():
+            break
+        bank.is_open = number < BUSY_S * 2 / 3 / PAUSE_S
+        await app.publish_many("orders", orders[: 5 + number % 20])
+        await app.publish_many("parcels", orders[1 : 4 + number % 9])
+        await asyncio.sleep(PAUSE_S)
+        if number == 1:
+            await app.admin.pause("mail")
+            await app.publish_many("receipts", [{"to": "ada@example.org"}] * 7)
+    await shown
     running.cancel()
     await asyncio.wait([running])
 
@@ -119,7 +134,8 @@ def main() -> None:
             stack.callback(dashboard.terminate)
             assert dashboard.stdout is not None
             print(dashboard.stdout.readline().strip())
-            photograph(chromium, "/", "dashboard", "1100,430")
+            time.sleep(BUSY_S)
+            photograph(chromium, "/", "dashboard", "1280,730")
             photograph(chromium, f"/message/{chosen}", "timeline", "1400,1000")
 
         bank = Bank()

@@ -10,12 +10,13 @@ from starlette.responses import Response
 from rqretry.admin.incidents import ALERTS, NEARLY_FULL, Incident
 from rqretry.admin.views import Stats
 from rqretry.cli.sizes import in_bytes
-from rqretry.dashboard.charts import SPARK, draw
+from rqretry.dashboard.charts import SPARK, Points, draw
 from rqretry.dashboard.render import render
 from rqretry.dashboard.request_args import asked, page_of, text_of, word_of
 from rqretry.dashboard.rows import PAGE_ROWS, SHOWS, SORTS, Row, choose, rows_of
 from rqretry.dashboard.sampler import Sampler
 
+WEEK = "week"
 _COLUMNS = {
     "group": "group",
     "topic": "topic",
@@ -32,12 +33,13 @@ _COLUMNS = {
 
 async def overview(request: Request, sampler: Sampler, frame: dict[str, object]) -> Response:
     """Problems first."""
-    fields = asked(request, "q", "show", "sort", "page")
+    fields = asked(request, "q", "show", "sort", "page", "span")
     sorts = [*SORTS, *(f"-{name}" for name in SORTS)]
     chosen = {
         "q": text_of(fields, "q"),
         "show": word_of(fields, "show", (*SHOWS, *ALERTS), ""),
         "sort": word_of(fields, "sort", sorts, "problem"),
+        "span": span_of(fields),
     }
     page = page_of(fields)
     rows = await rows_of(sampler)
@@ -55,7 +57,8 @@ async def overview(request: Request, sampler: Sampler, frame: dict[str, object])
         problems=problems,
         count=len(sampler.incidents),
         tiles=_tiles(stats, rows),
-        charts=_charts(sampler),
+        charts=_charts(sampler, chosen["span"]),
+        span_link=lambda span: link(span=span),
         columns=_COLUMNS.items(),
         shows=(*SHOWS, *problems),
         asked=chosen,
@@ -69,6 +72,11 @@ async def overview(request: Request, sampler: Sampler, frame: dict[str, object])
         spark=lambda row: _spark(sampler, row),
         **frame,
     )
+
+
+def span_of(fields: dict[str, str]) -> str:
+    """Of how long the charts are: a week, or "" for ten minutes."""
+    return word_of(fields, "span", (WEEK,), "")
 
 
 def _tiles(stats: Stats, rows: list[Row]) -> list[tuple[str, str, bool]]:
@@ -91,10 +99,29 @@ def _tiles(stats: Stats, rows: list[Row]) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _charts(sampler: Sampler) -> list[object]:
-    series = {"done": sampler.total_rates("succeed"), "failed": sampler.total_rates("fail")}
+def _charts(sampler: Sampler, span: str) -> list[object]:
+    if span == WEEK:
+        points = sampler.week.total.points
+        return drawn(points("succeed"), points("fail"), points("due"))
     due = [(one.at, float(one.total.due)) for one in sampler.samples]
-    return [draw("Attempts per second", series), draw("Due and not started", {"due": due})]
+    return drawn(sampler.total_rates("succeed"), sampler.total_rates("fail"), due)
+
+
+def group_charts(sampler: Sampler, topic: str, group: str, span: str) -> list[object]:
+    """Of one group."""
+    pair = topic, group
+    if span == WEEK:
+        return drawn(*(sampler.week.points(pair, verb) for verb in ("succeed", "fail", "due")))
+    done, failed = (sampler.rates(*pair, verb) for verb in ("succeed", "fail"))
+    return drawn(done, failed, sampler.lag(*pair))
+
+
+def drawn(done: Points, failed: Points, due: Points) -> list[object]:
+    """The two charts."""
+    return [
+        draw("Attempts per second", {"done": done, "failed": failed}),
+        draw("Due and not started", {"due": due}),
+    ]
 
 
 def _spark(sampler: Sampler, row: Row) -> tuple[tuple[str, str], ...]:

@@ -22,8 +22,7 @@ from rqretry.core.errors import InvalidArgument, MessageNotFound
 from rqretry.core.limits import check_message_id
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
-from rqretry.dashboard.charts import draw
-from rqretry.dashboard.overview import overview
+from rqretry.dashboard.overview import group_charts, overview, span_of
 from rqretry.dashboard.render import render
 from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of, text_of
 from rqretry.dashboard.rows import PAGE_ROWS
@@ -87,8 +86,7 @@ class Pages:
 
     async def group(self, request: Request) -> Response:
         """One group: its ladder, its charts and its audit entries."""
-        name = group_of(request)
-        asked(request)
+        name, span = group_of(request), span_of(asked(request, "span"))
         info = await self._admin.group(name)
         stats = await self._sampler.latest()
         reasons = await self._admin.reasons(group=name)
@@ -97,25 +95,21 @@ class Pages:
         audit = [
             entry for entry in await self._admin.audit() if entry.arguments.get("group") == name
         ]
-        charts = {topic: self._charts(topic, name) for topic, _ in mine[:_AUDIT_ROWS]}
+        charts = {
+            topic: group_charts(self._sampler, topic, name, span) for topic, _ in mine[:_AUDIT_ROWS]
+        }
         return render(
             "group.html",
             info=info,
             rows=mine[:MOST_ROWS],
             charts=charts,
+            asked={"span": span},
+            span_link=lambda span: f"?span={span}",
             incidents=incidents,
             reasons={one.topic: one for one in reasons},
             audit=audit[:_AUDIT_ROWS],
             **self._frame,
         )
-
-    def _charts(self, topic: str, group: str) -> list[object]:
-        rates = self._sampler.rates
-        verbs = {"done": rates(topic, group, "succeed"), "failed": rates(topic, group, "fail")}
-        return [
-            draw("Attempts per second", verbs),
-            draw("Due and not started", {"due": self._sampler.lag(topic, group)}),
-        ]
 
     async def messages(self, request: Request) -> Response:
         """What a group has not finished with, and why."""

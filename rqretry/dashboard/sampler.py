@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 from rqretry.admin.incidents import Earlier, Incident, Moment, incidents, moment
 from rqretry.admin.views import Stats
 from rqretry.core.errors import RqretryError
+from rqretry.dashboard.week import Week
 
 EVERY_S = 2.0
 FRESH_S = 1.0
@@ -50,6 +51,7 @@ class Sampler:
         """Set at the next sample, taken or failed."""
         self.incidents: list[Incident] = []
         self.samples: deque[Sample] = deque()
+        self.week = Week()
 
     async def run(self) -> None:
         """Sample until cancelled; while Redis is unreachable the charts have a gap."""
@@ -88,6 +90,7 @@ class Sampler:
         now = _moments(stats, last)
         total = Moment(*map(sum, zip(*now.values(), strict=True)))
         self.samples.append(Sample(self._at, now, total))
+        self.week.note(self._at, now, total)
         while self._at - self.samples[0].at > KEPT_S:
             self.samples.popleft()
         first = self.samples[0]
