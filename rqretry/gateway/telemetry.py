@@ -35,7 +35,8 @@ class Telemetry:
 
     async def heartbeat(self, request: Any, caller: Caller) -> Any:
         """The client lives."""
-        self._note_kind(caller, request.client_type)
+        if not caller.client.kind:  # the Go client up to 5.1.3 sends "simple" for push consumers
+            self._note_kind(caller, request.client_type)
         if request.HasField("group"):
             group = self._names.group(request.group)
             if not self._groups.create:

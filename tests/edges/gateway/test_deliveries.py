@@ -139,6 +139,19 @@ async def test_attempts_of_a_client_and_of_a_python_worker_count_together(
     assert (second.type, second.message) == ("ValueError", "no")
 
 
+async def test_a_push_consumer_whose_heartbeat_says_simple_stays_one(
+    strict: str, client: Client
+) -> None:
+    grouped(client, "beating", "beats")
+    async with Raw(strict) as raw:
+        await settings_of(raw, "beating")
+        beat = named("HeartbeatRequest", "beating", client_type=v2.ClientType.SIMPLE_CONSUMER)
+        assert await raw.code("Heartbeat", beat) == "OK"
+        await raw.call("SendMessage", send(message("beats", "01" + 32 * "9")))
+        code, _ = await raw.receive(receive("beating", "beats", auto_renew=True))
+    assert code == "OK"
+
+
 async def test_a_nodejs_client_gets_its_settings_again(strict: str) -> None:
     command = v2.TelemetryCommand()
     command.settings.client_type = v2.ClientType.PRODUCER

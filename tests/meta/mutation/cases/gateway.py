@@ -15,12 +15,23 @@ TABLELESS = f"{DELIVERIES}test_a_client_that_knows_no_tables_waits_by_the_groups
 NODE = f"{DELIVERIES}test_a_nodejs_client_gets_its_settings_again"
 REPEATED = f"{DELIVERIES}test_what_a_client_repeats_is_answered_as_the_first_time"
 TOGETHER = f"{DELIVERIES}test_attempts_of_a_client_and_of_a_python_worker_count_together"
+BEATING = f"{DELIVERIES}test_a_push_consumer_whose_heartbeat_says_simple_stays_one"
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
 def own_id(original: Any) -> Any:
     """A message gets an id of ours."""
     return lambda message: replace(original(message), id=None)
+
+
+def kind_of_beat(original: Any) -> Any:
+    """Each heartbeat is believed."""
+
+    async def heartbeat(self: Any, request: Any, caller: Any) -> Any:
+        caller.client.kind = ""
+        return await original(self, request, caller)
+
+    return heartbeat
 
 
 def no_reason(original: Any) -> Any:
@@ -72,6 +83,8 @@ CASES = (
     case("R98", "what is repeated is refused", Symbol("gateway:done_before", nothing_known), REPEATED),
     case("R98", "what anybody did was done by this client",
          Symbol("gateway:done_before", everything_known), REPEATED),
+    case("R96", "a heartbeat says what a client is", Symbol("Telemetry.heartbeat", kind_of_beat),
+         BEATING),
     case("R97", "nobody knows which client failed", Symbol("describe_cause", no_reason),
          TOGETHER),
 )  # fmt: skip
