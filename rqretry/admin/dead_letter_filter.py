@@ -13,9 +13,10 @@ from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
+from rqretry.maintenance.process_exits import with_exits
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.inspect import DeadPage, count_dead, dead_clusters, dead_letters
-from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys
 
 Found = list[tuple[DeadLetterRecord, GroupKeys]]
 
@@ -261,10 +262,15 @@ def dead_letter_clusters(places: Sequence[Place]) -> Operation[list[Cluster]]:
     for topic, _, keys in places:
         after: str | None = None
         while page := (yield dead_clusters(keys, after=after)):
-            for fingerprint, count, first_ms, last_ms, *newest in page:
-                id_, death, record = newest
-                sample = read_dead_letter(topic, keys.group, id_, last_ms, death, record, b"")
-                row = Cluster(fingerprint, sample.error, count, first_ms, last_ms, id_)
+            newest = [
+                read_dead_letter(topic, keys.group, id_, last_ms, death, record, b"")
+                for _, _, _, last_ms, id_, death, record in page
+            ]
+            samples = yield from with_exits(NamespaceKeys(keys.partition.namespace), newest)
+            for (fingerprint, count, first_ms, last_ms, *_), sample in zip(
+                page, samples, strict=True
+            ):
+                row = Cluster(fingerprint, sample.error, count, first_ms, last_ms, sample.id)
                 known = found.get(fingerprint)
                 found[fingerprint] = row if known is None else known.with_more(row)
             after = page[-1].fingerprint

@@ -22,6 +22,7 @@ from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.failure_record import describe_redrive, read_record
 from rqretry.core.limits import MAX_DELAY_S, check_count, check_group
 from rqretry.core.rates import Rate, per_second
+from rqretry.maintenance.process_exits import with_exits
 from rqretry.observability import observer
 from rqretry.protocol import inspect as reading
 from rqretry.protocol import operate
@@ -47,8 +48,9 @@ def dead_letters(
 ) -> Operation[list[DeadLetterRecord]]:
     """The dead letters of a group, oldest first, of all its topics.
 
-    If they are selected by id, the first 20 also say who held the lease of each interrupted
-    attempt and how that worker's process ended, as far as the history goes back.
+    An attempt during which its worker's process ended says how that did, where a supervisor has
+    recorded it. If they are selected by id, the first 20 also say who held the lease of each
+    interrupted attempt, as far as the history goes back.
 
     Args:
         group: The group's name.
@@ -65,12 +67,10 @@ def dead_letters(
     source, found = DeadLettersInOrder(places, wanted, with_bodies=bodies), []
     while page := (yield from source.take(_SENT_AT_ONCE)):
         found += page
-    if not wanted.ids:
-        return [dead_letter for dead_letter, _ in found]
-    dead_letters = []
-    for dead_letter, keys in found[:_EXPLAINED]:
-        dead_letters.append((yield from explained(context.catalog, dead_letter, keys)))
-    return dead_letters + [dead_letter for dead_letter, _ in found[_EXPLAINED:]]
+    dead = yield from with_exits(context.catalog.keys, [each for each, _ in found])
+    for at in range(min(_EXPLAINED, len(found)) if wanted.ids else 0):
+        dead[at] = yield from explained(context.catalog, dead[at], found[at][1])
+    return dead
 
 
 def export(
@@ -184,7 +184,8 @@ def page_of_dead_letters(
     source = DeadLettersInOrder(places, wanted, with_bodies=False)
     while first > 0 and (skipped := (yield from source.take(min(first, _SENT_AT_ONCE)))):
         first -= len(skipped)
-    return [dead_letter for dead_letter, _ in (yield from source.take(count))]
+    found = yield from source.take(count)
+    return (yield from with_exits(context.catalog.keys, [each for each, _ in found]))
 
 
 def dead_letter_places(

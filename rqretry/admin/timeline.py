@@ -18,6 +18,7 @@ from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.history_notes import decode_noted
 from rqretry.core.traceparent import trace_id_of
+from rqretry.maintenance.process_exits import EXPIRED
 from rqretry.protocol.audit_log import Note, exit_records
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import entries_of, ids_with_key, recent_history
@@ -26,7 +27,6 @@ from rqretry.protocol.keys import GroupKeys, PartitionKeys
 _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
 _ENTRY_PARTS = 4
-EXPIRED = "expired"
 _LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
@@ -185,7 +185,7 @@ def explained(
         known = found.get((dead_letter.group, error.at_ms, "expire"))
         if error.cause == EXPIRED and known is not None:
             how = f"the worker's process {known.exit}" if known.exit else ""
-            error = replace(error, worker=known.worker, message=how)  # noqa: PLW2901
+            error = replace(error, worker=known.worker, message=error.message or how)  # noqa: PLW2901
         errors.append(error)
     return replace(dead_letter, errors=tuple(errors))
 

@@ -16,6 +16,7 @@ from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import show
 from rqretry.core.parts import parts_of
+from rqretry.maintenance.process_exits import with_exits
 from rqretry.protocol.command import MAX_BATCH
 
 STANDARD_OUTPUT = "-"
@@ -62,7 +63,8 @@ def pages_of(
     places = perform(dead_letter_places(parts_of(client.admin).operations, group, wanted))
     source = DeadLettersInOrder(places, wanted, with_bodies=with_bodies)
     while found := perform(source.take(MAX_BATCH)):
-        yield [dead_letter for dead_letter, _ in found]
+        dead_letters = [dead_letter for dead_letter, _ in found]
+        yield perform(with_exits(parts_of(client).catalog.keys, dead_letters))
 
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from rqretry.catalog.topics import Topics
 from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.errors import RqretryError, StoreUnavailable, TopicNotFound
+from rqretry.maintenance.process_exits import with_exits
 from rqretry.observability import observer
 from rqretry.observability.log_format import log_death
 from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, query, text
-from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote
 from rqretry.protocol.publish import deliver, due_members
 
@@ -218,7 +219,8 @@ class Maintenance:
         with them the trace of the publish, are then not known.
         """
         try:
-            dead_letters = yield from self._read_dead_letters(keys, ids, now_ms)
+            read = yield from self._read_dead_letters(keys, ids, now_ms)
+            dead_letters = yield from with_exits(NamespaceKeys(keys.partition.namespace), read)
         except RqretryError as error:
             log.warning("dead letters could not be reported: %s", error)
             return

@@ -1,7 +1,7 @@
 """The audit log of a namespace, the exit records of its workers, and the server's time."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rqretry.protocol.command import Command, call, query, text
@@ -47,18 +47,22 @@ def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
     return query(_notes, "XREVRANGE", keys.audit, "+", "-", "COUNT", count)
 
 
-def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[int]:
+def exit_record(
+    keys: NamespaceKeys, *, process: str, ending: str, ran: Sequence[Sequence[str]] = ()
+) -> Command[int]:
     """Keep how a worker process ended, to explain later what became of its messages.
 
     Args:
         keys: The namespace.
         process: host:pid.
         ending: How it ended.
+        ran: Topic, group and id of each message that it was running then.
     """
+    facts: dict[str, Any] = {"said": ending}
     return call(
         keys.scripts,
         "audit_append",
-        (process, "ended", _dump({"said": ending}), "{}", EXIT_RECORDS_KEPT),
+        (process, "ended", _dump(facts | ({"ran": ran} if ran else {})), "{}", EXIT_RECORDS_KEPT),
         int,
         records=keys.exit_records,
     )

@@ -26,7 +26,7 @@ from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, Stor
 from rqretry.core.parts import parts_of
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
-from rqretry.supervision.exit_records import ExitRecords
+from rqretry.supervision.exit_records import ExitRecords, running_in
 from rqretry.supervision.health import SILENT_S, Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
 from rqretry.supervision.metrics_port import MetricsPort
@@ -40,6 +40,7 @@ from rqretry.supervision.worker_process import (
     run_worker_process,
 )
 from rqretry.transport.store_sync import SyncStore
+from rqretry.worker.lease_journal import LeaseJournal
 from rqretry.worker.recycle_process import resident_bytes
 from rqretry.worker.registration import apply_spec
 from rqretry.worker.stop_signals import SIGNALS, Stoppable, StoppedEarly
@@ -53,6 +54,7 @@ _SHORT_LIFE_S = 2.0
 _LONGEST_BACKOFF_S = 10.0
 _LONGEST_START_S = 10.0
 _POLL_EVERY_S = 0.5
+_REAP_S = 1.0
 
 
 class Ports(NamedTuple):
@@ -147,9 +149,12 @@ class _Child:
     process: SpawnProcess
     pid: int
     reports: Connection | None
+    journal: LeaseJournal
     started: float
     kill_at: float | None = None
     """It was asked to stop, and is killed at this time."""
+    recorded: bool = False
+    """How it ended is."""
 
 
 class Supervisor:
@@ -224,11 +229,14 @@ class Supervisor:
             return
         while len(self._children) < self._wanted():
             ours, theirs = self._context.Pipe(duplex=False)
-            process = self._context.Process(target=run_worker_process, args=(self._config, theirs))
+            journal = LeaseJournal()
+            process = self._context.Process(
+                target=run_worker_process, args=(self._config, theirs, journal)
+            )
             process.start()
             theirs.close()
             assert process.pid is not None
-            child = _Child(process, process.pid, ours, time.monotonic())
+            child = _Child(process, process.pid, ours, journal, time.monotonic())
             self._children.append(child)
             self._board.started(child.pid)
             if self._signals:  # one came while it was started
@@ -252,10 +260,14 @@ class Supervisor:
             if child.process.exitcode is not None:
                 self._forget(child)
                 self._ended(child, now - child.started)
+                child.journal.close()
             elif child.kill_at is not None and now >= child.kill_at:
-                log.error("worker process %d did not stop within its grace; killed", child.pid)
-                self._exit_records.write(child.pid, "was killed: it did not stop within its grace")
                 child.process.kill()
+                child.process.join(_REAP_S)
+                ran = self._record(child, "was killed: it did not stop within its grace")
+                log.error(
+                    "worker process %d did not stop within its grace; killed%s", child.pid, ran
+                )
                 child.kill_at, self._failed = None, self._failed or self._signals > 0
 
     def _read_report(self, child: _Child) -> None:
@@ -284,9 +296,15 @@ class Supervisor:
             log.info("worker process %d was replaced", child.pid)
         else:
             how = how_ended(status)
-            log.warning("worker process %d ended (%s); starting another", child.pid, how)
-            self._exit_records.write(child.pid, f"ended with {how}")
+            ran = "" if child.recorded else self._record(child, f"ended with {how}")
+            log.warning("worker process %d ended (%s)%s; starting another", child.pid, how, ran)
             self._back_off(failed=lived < _SHORT_LIFE_S)
+
+    def _record(self, child: _Child, ending: str) -> str:
+        """Keep how a process ended; what it ran then, for the log."""
+        child.recorded, held = True, child.journal.read()
+        self._exit_records.write(child.pid, ending, held)
+        return running_in(held.running)
 
     def _refuse(self) -> None:
         """A child cannot work as configured."""

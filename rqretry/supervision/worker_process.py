@@ -22,6 +22,7 @@ from rqretry.observability.counters import Figures, Tally
 from rqretry.observability.log_format import LogSettings, set_up_logging
 from rqretry.observability.trace_settings import TraceSettings, start_tracing
 from rqretry.worker.gc_tuning import collect_less_often
+from rqretry.worker.lease_journal import LeaseJournal
 from rqretry.worker.recycle_process import retire_above_memory
 from rqretry.worker.registration import Condition
 from rqretry.worker.worker import GRACE_S, Worker
@@ -88,7 +89,7 @@ class WorkerConfig:
     counted: bool = False
 
 
-def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
+def run_worker_process(config: WorkerConfig, reports: Connection, journal: LeaseJournal) -> None:
     """The main function of a worker process; does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent acts
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -101,7 +102,7 @@ def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
         app = parts_of(config.load_app())
         collect_less_often()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            status = runner.run(_work(app, config, reports))
+            status = runner.run(_work(app, config, reports, journal))
     except RqretryError as error:
         log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
         status = REFUSED if isinstance(error, ConfigError | InvalidArgument) else 1
@@ -120,12 +121,15 @@ def read_report(data: bytes) -> tuple[Condition, Figures | None]:
     return Condition(*condition), None if figures is None else Figures.read(figures)
 
 
-async def _work(app: WorkerParts, config: WorkerConfig, reports: Connection) -> int:
+async def _work(
+    app: WorkerParts, config: WorkerConfig, reports: Connection, journal: LeaseJournal
+) -> int:
     worker = app.worker(
         concurrency=config.concurrency, grace=config.grace, explicit=config.explicit
     )
     if config.max_messages is not None:
         worker.limit_messages(config.max_messages)
+    worker.note_leases_in(journal)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, _stop, worker)
     loop.add_signal_handler(AT_ONCE, _stop_at_once, worker)

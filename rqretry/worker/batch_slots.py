@@ -42,7 +42,8 @@ class BatchSlots(Buffer[Delivery]):
         self._begin = begin
         self._ended = ended
         self._name = ""
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        """The batches that run, and the slot of each."""
         self._timer: asyncio.TimerHandle | None = None
         self._open_since = 0.0
         """When a slot was free again after none had been."""
@@ -61,6 +62,7 @@ class BatchSlots(Buffer[Delivery]):
 
     def accept(self, items: Batch) -> None:
         """Take messages; a full batch starts at once."""
+        self.accepted += len(items)
         self._buffer.extend(items)
         if self._timer is None or len(self._buffer) >= self._most:
             self._look()
@@ -99,13 +101,15 @@ class BatchSlots(Buffer[Delivery]):
 
     def _run(self, batch: Batch) -> None:
         task = asyncio.get_running_loop().create_task(self._begin(batch), name=self._name)
-        self._tasks[task] = None
+        slot = self._tasks[task] = list(self.running).index(0)
+        self.counts[slot], self.running[slot] = len(batch), self._taken + 1
+        self._taken += len(batch)
         task.add_done_callback(partial(self._free, batch))
 
     def _free(self, batch: Batch, task: asyncio.Task[None]) -> None:
         if len(self._tasks) == self._concurrency:
             self._open_since = time.monotonic()
-        del self._tasks[task]
+        self.running[self._tasks.pop(task)] = 0
         self._look()
         self._ended(batch, None if task.cancelled() else task.exception())
 

@@ -20,6 +20,7 @@ from rqretry.worker.attempt import Execution, RunningAttempts, RunningBatches
 from rqretry.worker.batch_attempt import BatchCaller
 from rqretry.worker.batch_slots import BatchSlots
 from rqretry.worker.invoker import Waiting, make_caller
+from rqretry.worker.lease_journal import LeaseJournal, Region
 from rqretry.worker.leases import ConsumerEvents, Delivery, LeasedPlace, Results
 from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.slots import Buffer, Slots
@@ -41,6 +42,8 @@ class ConsumerContext:
     events: ConsumerEvents
     limit: MessageLimit | None = None
     """How many messages the process may finish."""
+    journal: LeaseJournal | None = None
+    """Where its supervisor reads what it has."""
 
 
 class Consumer:
@@ -62,6 +65,10 @@ class Consumer:
             spec, self.execution, context.results, context.events, self._caller.can_stick
         )
         self._slots = self._new_slots()
+        self._noted: Region | None = None
+        if context.journal is not None and not spec.broadcast:
+            self._noted = context.journal.region(spec.concurrency)
+            self._slots.running, self._slots.counts = self._noted.firsts, self._noted.counts
         self._watching: asyncio.Task[None] | None = None
 
     # -- for leasing -------------------------------------------------------------------------
@@ -76,7 +83,9 @@ class Consumer:
         return room
 
     def accept(self, deliveries: list[Delivery]) -> None:
-        """Take leased messages; slots start on them at once."""
+        """Take messages leased from one place; slots start on them at once."""
+        if self._noted is not None:
+            self._noted.leased(self._slots.accepted + 1, deliveries)
         self._slots.accept(deliveries)
 
     # -- starting and stopping ---------------------------------------------------------------

@@ -4,7 +4,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, MutableSequence
 from typing import Any, Generic, TypeVar
 
 from rqretry.protocol.command import MAX_BATCH
@@ -31,6 +31,15 @@ class Buffer(ABC, Generic[T]):
     def __init__(self, concurrency: int) -> None:
         self._concurrency = self._target = concurrency
         self._buffer: deque[T] = deque()
+        self.accepted = 0
+        """How many items were."""
+        self._taken = 0
+        """How many of them have left the buffer, in the order in which they were accepted."""
+        self.running: MutableSequence[int] = [0] * concurrency
+        """By slot, which of the accepted items it runs, counted from 1, a batch by its first one; 0
+        for none. A supervisor reads it (docs/decisions/0102)."""
+        self.counts: MutableSequence[int] = [1] * concurrency
+        """How many items each of them are."""
         self._closed = False
         self._finished = 0
         self._rate = 0.0
@@ -66,6 +75,7 @@ class Buffer(ABC, Generic[T]):
         taken = []
         while self._buffer and which(self._buffer[0]):
             taken.append(self._buffer.popleft())
+            self._taken += 1
         return taken
 
     def _measure(self) -> None:
@@ -97,6 +107,7 @@ class Slots(Buffer[T]):
 
     def accept(self, items: list[T]) -> None:
         """Take items; slots start on them at once."""
+        self.accepted += len(items)
         self._buffer.extend(items)
         self._wake(1)
 
@@ -110,7 +121,7 @@ class Slots(Buffer[T]):
         """Start the tasks."""
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._run(), name=f"{name} slot {number}")
+            loop.create_task(self._run(number), name=f"{name} slot {number}")
             for number in range(self._concurrency)
         ]
 
@@ -132,16 +143,18 @@ class Slots(Buffer[T]):
                 slot.set_result(None)
                 slots -= 1
 
-    async def _run(self) -> None:
-        task = asyncio.current_task()
+    async def _run(self, number: int) -> None:
+        task, running = asyncio.current_task(), self.running
         now = since = time.monotonic()
         while not self._closed:
             if not self._buffer:
+                running[number] = 0
                 idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
                 await idle
                 now = since = time.monotonic()
                 continue
+            self._taken = running[number] = self._taken + 1
             rest = self._begin(self._buffer.popleft(), task, now)
             if rest is not None:
                 await rest

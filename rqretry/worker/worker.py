@@ -27,6 +27,7 @@ from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_pos
 from rqretry.worker.consumer import Consumer, ConsumerContext, consumer_for
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
+from rqretry.worker.lease_journal import LeaseJournal
 from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import LOOK_EVERY_S, Reaper
@@ -93,6 +94,7 @@ class Worker:
         self._declared = declared or {}
         self._catalog = self._new_catalog()
         self._limit: MessageLimit | None = None
+        self._journal: LeaseJournal | None = None
         self._hooks = hooks or Hooks()
         self._announcer = Announcer(self._hooks)
         self._wake_ups = WakeUps(self._store)
@@ -132,6 +134,10 @@ class Worker:
     def limit_messages(self, most: int) -> None:
         """Stop after this many finished messages, to be replaced; call it before `run`."""
         self._limit = MessageLimit(most, self.retire)
+
+    def note_leases_in(self, journal: LeaseJournal) -> None:
+        """Note there what it leases and runs; call it before `run`."""
+        self._journal = journal
 
     def condition(self) -> Condition:
         """How this worker is, as the supervisor answers who asks for its health."""
@@ -254,7 +260,7 @@ class Worker:
         results = self._broadcast if spec.broadcast else self._settler
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         context = ConsumerContext(
-            self.name, self._hooks, results, rooms, events=self, limit=self._limit
+            self.name, self._hooks, results, rooms, self, self._limit, self._journal
         )
         chosen = unleased(spec) if spec.broadcast else spec
         return consumer_for(chosen)(chosen, context, max_retries)

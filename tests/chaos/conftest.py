@@ -94,6 +94,10 @@ class Zoo:
         self.until(lambda: self.stats().counters.get("succeed", 0) >= count)
         return self.stats()
 
+    def log(self) -> str:
+        """What the supervisors and their workers have logged."""
+        return self._log.read_text()
+
     def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Wait for something that other processes do."""
         end = time.monotonic() + seconds

@@ -29,6 +29,12 @@ def handle(message: Message[Any]) -> None:
     die(message.body)
 
 
+@app.consumer("beside", group="b", visibility=1.0, concurrency=1, policy=RETRIES)
+async def hurry(message: Message[Any]) -> None:
+    """Nothing, in no time; or die."""
+    die(message.body)
+
+
 @app.consumer("apart", group="p", visibility=1.0, process=True, concurrency=1, policy=RETRIES)
 def compute(message: Message[Any]) -> None:
     """The same in a process of its own."""

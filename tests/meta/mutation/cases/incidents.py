@@ -1,9 +1,18 @@
 """What a team sees on a bad night: failures, deaths, and who did what."""
 
+from typing import Any
+
 from tests.meta.mutation.case import Symbol
 from tests.meta.mutation.cases.common import always, case
 
 LOGS = "tests/contract/production/test_logs.py::"
+POISON = "tests/chaos/test_poison.py::"
+
+
+def idle(_original: Any) -> Any:
+    """Nothing was running, as far as anybody knows."""
+    return lambda _data, _concurrency: []
+
 
 CASES = (
     case(
@@ -24,5 +33,18 @@ CASES = (
         "a line about an attempt does not name its trace",
         Symbol("core:ids_of", always(None)),
         f"{LOGS}test_a_line_about_a_traced_attempt_has_its_trace_and_its_span",
+    ),
+    case(
+        "R105",
+        "what a dead process had leased beside the poison counts",
+        Symbol("_give_back", always(iter(()))),
+        f"{POISON}test_what_was_leased_beside_the_poison_is_given_back_uncounted",
+    ),
+    case(
+        "R105",
+        "nobody notes what is running",
+        Symbol("worker:_slots", idle),
+        "tests/unit/worker/test_lease_journal.py::"
+        "test_what_a_process_runs_is_told_apart_from_what_it_has_leased_beside_it",
     ),
 )
