@@ -179,7 +179,7 @@ def a_board() -> Any:
     )  # fmt: skip
     return SimpleNamespace(
         figures=lambda: figures, states=lambda: {"working": 1}, ready=lambda: (True,),
-        live=lambda: (True,),
+        live=lambda: (True,), slots=lambda: {"billing": (1, 8)},
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.results import ListedMessage, MessagePage
+from rqretry.admin.timeline import holders_of
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.dead_letter import born
@@ -31,7 +32,6 @@ from rqretry.core.route import RouteGroup
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.protocol import transaction
 from rqretry.protocol.command import MAX_BATCH, Operation, query
-from rqretry.protocol.inspect import recent_history
 from rqretry.protocol.operate import Browsed, BrowsedPage, browse
 
 STATES = ("inflight", "waiting_retry", "ready", "blocked", "scheduled", "parked")
@@ -41,8 +41,6 @@ _ALSO = {"in_flight": "inflight", "retry": "waiting_retry"}
 _LOOKED_AT = 10_000
 """Messages that one page looks at, and so calls of 500 of them."""
 _MOST_PARKED = 1000
-_ENTRIES, _LOOKS = 200, 25
-"""History entries of a read, and reads of a partition, in search of who leased."""
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
 
 
@@ -306,7 +304,8 @@ def _read(
             after=after,
             count=count,
         )
-        holders = yield from _holders(source, read.messages)
+        leased = [row.id for row in read.messages] if source.state == "inflight" else []
+        holders = yield from holders_of(source.place.keys.partition, source.group.name, leased)
         more = read.more
         for row in read.messages:
             if page.is_full():
@@ -352,25 +351,3 @@ def _why_scheduled(score: float, published_ms: int | None) -> str:
         return how
     after = f"{spell(max(0, math.ceil(score) - published_ms) / 1000)} after it was published"
     return f"{how}, {after}" + (", by the publisher's clock" if by_date else "")
-
-
-def _holders(source: _Source, rows: Sequence[Browsed]) -> Operation[dict[str, tuple[str, int]]]:
-    """Who leased them and when, as far as the newest history of the partition says."""
-    left = {row.id for row in rows} if source.state == "inflight" else set()
-    found: dict[str, tuple[str, int]] = {}
-    end = "+"
-    for _ in range(_LOOKS):
-        if not left:
-            break
-        entries = yield recent_history(source.place.keys.partition, end=end, count=_ENTRIES)
-        for entry_id, fields in entries:
-            if fields["e"] != b"lease" or fields["g"].decode() != source.group.name:
-                continue
-            taken = left.intersection(fields["i"].decode().split(" "))
-            left -= taken
-            at_ms = int(entry_id.partition("-")[0])
-            found |= dict.fromkeys(taken, (fields["w"].decode(), at_ms))
-        if len(entries) < _ENTRIES:
-            break
-        end = f"({entries[-1][0]}"
-    return found

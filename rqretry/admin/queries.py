@@ -9,7 +9,13 @@ from rqretry.admin.context import AdminContext
 from rqretry.admin.explain import outcomes, states, view_from_history, why_half
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.statistics import gather_stats
-from rqretry.admin.timeline import ids_of_key, read_timeline, with_interruptions, with_record
+from rqretry.admin.timeline import (
+    holders_of,
+    ids_of_key,
+    read_timeline,
+    with_interruptions,
+    with_record,
+)
 from rqretry.admin.views import GroupState, MessageView, Stats, TimelineEvent
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
@@ -112,14 +118,29 @@ def find(context: AdminContext, key: str) -> Operation[list[str]]:
     return found
 
 
+_DOING = ("slots", "busy", "failed", "restarts", "blocked_s")
+
+
 def workers(context: AdminContext) -> Operation[list[WorkerInfo]]:
     """The live worker processes, by name."""
     yield from context.catalog.open()
     rows = []
     for worker in (yield from context.live()):
         about = groups_of(worker.about)
-        rows.append(WorkerInfo(worker.name, about.groups, about.topics, about.pid, worker.since_ms))
+        facts, host = about.facts, worker.name.partition(":")[0]
+        did = [_whole(facts.get(name)) for name in _DOING]
+        rows.append(
+            WorkerInfo(
+                worker.name, about.groups, about.topics, about.pid, worker.since_ms, host,
+                str(facts.get("version", "")), str(facts.get("service", "")), *did,
+            )
+        )  # fmt: skip
     return sorted(rows, key=lambda row: row.name)
+
+
+def _whole(value: object) -> int:
+    """What a worker of any version says as a number."""
+    return int(value) if isinstance(value, int | float) else 0
 
 
 def inflight(context: AdminContext, group: str) -> Operation[list[InflightMessage]]:
@@ -134,8 +155,9 @@ def inflight(context: AdminContext, group: str) -> Operation[list[InflightMessag
         rows = yield from scan(
             keys, keys.inflight, lambda page: zip(page.ids, page.attempts, page.due_ms, strict=True)
         )
+        by = yield from holders_of(keys.partition, group, [id_ for id_, _, _ in rows])
         found += [
-            InflightMessage(id_, topic, partition, attempt, due_ms or 0)
+            InflightMessage(id_, topic, partition, attempt, due_ms or 0, *by.get(id_, ("", None)))
             for id_, attempt, due_ms in rows
         ]
     return sorted(found, key=lambda row: (row.deadline_ms, row.id))

@@ -6,24 +6,49 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """One live worker process; `since_ms` is when it first registered."""
+    """One live worker process; `since_ms` is when it first registered.
+
+    Attributes:
+        host: The machine.
+        version: Of rqretry; "" for a version that does not say so.
+        service: What OTEL_SERVICE_NAME or the command calls it.
+        slots: How many attempts it can run at once.
+        busy: How many it ran when it registered last, a few seconds ago.
+        failures: Attempts that failed there in the last minute.
+        restarts: How many processes its supervisor has started in place of one that had ended.
+        blocked_s: For how long its event loop has stood still; 0: it does not.
+    """
 
     name: str
     groups: tuple[str, ...]
     topics: tuple[str, ...]
     pid: int | None
     since_ms: int | None
+    host: str = ""
+    version: str = ""
+    service: str = ""
+    slots: int = 0
+    busy: int = 0
+    failures: int = 0
+    restarts: int = 0
+    blocked_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class InflightMessage:
-    """One message in flight; past `deadline_ms` it expires."""
+    """One message in flight; past `deadline_ms` it expires.
+
+    `holder` is the worker that leased it and `since_ms` when; "" and None where the newest history
+    does not say so.
+    """
 
     id: str
     topic: str
     partition: int
     attempt: int
     deadline_ms: int
+    holder: str = ""
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

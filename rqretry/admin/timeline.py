@@ -27,6 +27,8 @@ from rqretry.protocol.keys import GroupKeys, PartitionKeys
 _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
 _ENTRY_PARTS = 4
+_ENTRIES, _LOOKS = 200, 25
+"""History entries of a read, and reads of a partition, in search of who leased."""
 _LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
@@ -152,6 +154,28 @@ def _describe(state: str, level: int | None, due_ms: int | None, error: str) -> 
     if due_ms is not None:
         state = f"{state} on level {level} until {date(due_ms)}"
     return ": ".join(filter(None, (error, state))) if error else state
+
+
+def holders_of(
+    keys: PartitionKeys, group: str, ids: Iterable[str]
+) -> Operation[dict[str, tuple[str, int]]]:
+    """Who leased these messages and when, as far as the newest history of the partition says."""
+    left, found, end = set(ids), dict[str, tuple[str, int]](), "+"
+    for _ in range(_LOOKS):
+        if not left:
+            break
+        entries = yield recent_history(keys, end=end, count=_ENTRIES)
+        for entry_id, fields in entries:
+            if fields["e"] != b"lease" or fields["g"].decode() != group:
+                continue
+            taken = left.intersection(fields["i"].decode().split(" "))
+            left -= taken
+            at_ms = int(entry_id.partition("-")[0])
+            found |= dict.fromkeys(taken, (fields["w"].decode(), at_ms))
+        if len(entries) < _ENTRIES:
+            break
+        end = f"({entries[-1][0]}"
+    return found
 
 
 class Interruption(NamedTuple):

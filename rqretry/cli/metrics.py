@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats
-from rqretry.observability.prometheus_text import Family, Sample, expose
+from rqretry.observability.prometheus_text import Family, Sample, build_info, expose
 
 _NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed"), 0)
 """Exported as 0 before they happen: Prometheus sees no increase in a new series."""
@@ -19,6 +19,7 @@ def _families(stats: Stats, evicts: float, idle: int) -> Iterator[Family]:
     pairs = [(topic, group) for topic in topics for group in topic.groups]
     yield from _group_families(pairs, stats.parked_age_s)
     yield from _topic_families(topics)
+    yield build_info()
     used, most = stats.used_memory, stats.max_memory
     text = "Memory that the Redis server uses."
     yield "rqretry_redis_used_memory_bytes", "gauge", text, [] if used is None else [({}, used)]

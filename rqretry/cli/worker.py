@@ -178,6 +178,7 @@ def _run(
         config = WorkerConfig(
             partial(load_worker_app, target, given["app_dir"], url, where.namespace),
             logs=logs,
+            service=target.partition(":")[0],
             **{name: given[name] for name in _LIMITS},
         )
         ports = Ports(given["health_host"], given["health_port"], given["metrics_port"])

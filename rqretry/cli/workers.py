@@ -4,9 +4,16 @@ from dataclasses import asdict
 
 import click
 
+from rqretry.admin.results import WorkerInfo
 from rqretry.cli.options import json_command
-from rqretry.cli.output import note, print_list, rows_of
+from rqretry.cli.output import date, note, print_list, rows_of
 from rqretry.cli.session import connected, print_all
+from rqretry.core.durations import spell
+
+_COLUMNS = [
+    "worker", "#pid", "version", "service", "groups", "topics", "#busy", "#failed", "#restarts",
+    "since", "state",
+]  # fmt: skip
 
 
 @click.command(epilog="Example: rqretry workers --json")
@@ -14,12 +21,18 @@ from rqretry.cli.session import connected, print_all
 def workers(context: click.Context, *, as_json: bool) -> None:
     """List the live worker processes.
 
-    One that died is listed for 15 seconds at most.
+    busy: how many of its slots ran an attempt a few seconds ago; failed: attempts in the last
+    minute; restarts: processes that were started in place of one that had ended. One that died is
+    listed for 15 seconds at most; one whose event loop stands still is stuck.
     """
     with connected(context) as client:
         found = client.admin.workers()
-        rows = rows_of(found, "name pid groups topics since_ms")
-        table = (["worker", "#pid", "groups", "topics", "since"], rows)
+        rows = [
+            (w.name, w.pid, w.version, w.service, w.groups, w.topics, f"{w.busy}/{w.slots}",
+             w.failures, w.restarts, date(w.since_ms), _state(w))
+            for w in found
+        ]  # fmt: skip
+        table = (_COLUMNS, rows)
         fields = [asdict(worker) for worker in found]
         print_all(client, "workers", fields, table, "live workers", as_json=as_json)
 
@@ -28,13 +41,17 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 @click.argument("group", metavar="GROUP")
 @json_command
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
-    """List the messages of GROUP under a lease, by its deadline."""
+    """List the messages of GROUP under a lease, by its deadline, with who holds it."""
     with connected(context) as client:
         found = client.admin.inflight(group)
     if not found:
         note(f"group {group} has nothing in flight")
-    rows = rows_of(found, "id topic partition attempt deadline_ms")
-    table = (["id", "topic", "#partition", "#attempt", "deadline"], rows)
+    rows = rows_of(found, "id topic partition attempt deadline_ms holder since_ms")
+    table = (["id", "topic", "#partition", "#attempt", "deadline", "holder", "since"], rows)
     print_list(
         {"group": group}, "messages", [asdict(message) for message in found], table, as_json=as_json
     )
+
+
+def _state(worker: WorkerInfo) -> str:
+    return f"stuck for {spell(worker.blocked_s)}" if worker.blocked_s else "works"

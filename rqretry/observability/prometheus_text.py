@@ -1,6 +1,9 @@
 """The text format of Prometheus (version 0.0.4)."""
 
+import platform
 from collections.abc import Iterable, Mapping, Sequence
+
+from rqretry.version import __version__
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
@@ -9,6 +12,12 @@ Family = tuple[str, str, str, Iterable[Sample]]
 """Name, type, help and samples."""
 Histogram = tuple[Labels, Sequence[float], float]
 """Labels, counts per bucket with one more for the rest, and the sum."""
+
+
+def build_info() -> Family:
+    """Which version this is."""
+    labels = {"version": __version__, "python": platform.python_version()}
+    return "rqretry_build_info", "gauge", "1; which version runs here.", [(labels, 1.0)]
 
 
 def expose(families: Iterable[Family], common: Labels | None = None) -> str:

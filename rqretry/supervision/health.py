@@ -6,7 +6,8 @@ writes, and every process reported a moment ago that it can lease from it.
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.observability.counters import Figures
@@ -29,6 +30,7 @@ class _Process:
     condition: Condition
     fault_since: float | None = None
     figures: Figures | None = None
+    slots: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class Board:
@@ -55,15 +57,21 @@ class Board:
         with self._lock:
             self._processes[pid] = _Process(time.monotonic(), Condition("starting", None, 0.0))
 
-    def reported(self, pid: int, condition: Condition, figures: Figures | None = None) -> None:
-        """A process has reported its condition, and its counts so far."""
+    def reported(
+        self,
+        pid: int,
+        condition: Condition,
+        figures: Figures | None = None,
+        slots: Mapping[str, Sequence[int]] = {},
+    ) -> None:
+        """A process has reported its condition, its counts so far, and its busy slots and all."""
         with self._lock:
             known, now = self._processes.get(pid), time.monotonic()
             if known is not None:
                 since = known.fault_since if known.fault_since is not None else now
                 known.reported_at, known.condition = now, condition
                 known.fault_since = None if condition.fault is None else since
-                known.figures = figures
+                known.figures, known.slots = figures, slots
 
     def ended(self, pid: int) -> None:
         """A process has ended."""
@@ -103,12 +111,25 @@ class Board:
         return total
 
     def states(self) -> dict[str, int]:
-        """How many processes are starting, working and stopping."""
-        states = dict.fromkeys(("starting", "working", "stopping"), 0)
+        """How many processes are starting, working, blocked and stopping."""
+        states, now = (
+            dict.fromkeys(("starting", "working", "blocked", "stopping"), 0),
+            time.monotonic(),
+        )
         with self._lock:
             for process in self._processes.values():
-                states[process.condition.state] += 1
+                states["blocked" if _is_blocked(process, now) else process.condition.state] += 1
         return states
+
+    def slots(self) -> dict[str, tuple[int, int]]:
+        """Of each group the busy slots and all, in all processes."""
+        total: dict[str, tuple[int, int]] = {}
+        with self._lock:
+            for process in self._processes.values():
+                for group, (busy, all_) in process.slots.items():
+                    known = total.get(group, (0, 0))
+                    total[group] = known[0] + busy, known[1] + all_
+        return total
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -158,9 +179,13 @@ class Board:
         }
 
 
+def _is_blocked(process: _Process, now: float) -> bool:
+    return process.condition.state == "working" and now - process.reported_at > SILENT_S
+
+
 def _why_not(process: _Process, now: float) -> str:
     condition, silent = process.condition, now - process.reported_at
-    if condition.state == "working" and silent > SILENT_S:
+    if _is_blocked(process, now):
         return f"has not reported for {silent:.1f} s: its event loop is blocked"
     since = process.fault_since
     if condition.fault is not None and since is not None and now - since >= _HICCUP_S:

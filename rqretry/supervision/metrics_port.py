@@ -9,6 +9,7 @@ from rqretry.observability.prometheus_text import (
     CONTENT_TYPE,
     Family,
     Sample,
+    build_info,
     expose,
     expose_histogram,
 )
@@ -76,6 +77,14 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
     text = "Processes of this worker, by state."
     rows = [({"state": state}, float(count)) for state, count in states.items()]
     yield "rqretry_worker_processes", "gauge", text, rows
+    text = "Attempts that a group can run at once here; busy: that it does."
+    rows = [
+        ({"group": group, "state": state}, float(count))
+        for group, (busy, all_) in sorted(board.slots().items())
+        for state, count in (("busy", busy), ("free", all_ - busy))
+    ]
+    yield "rqretry_worker_slots", "gauge", text, rows
+    yield build_info()
     text = "1 while this worker can lease, as /readyz says."
     yield "rqretry_worker_ready", "gauge", text, [({}, float(board.ready()[0]))]
     text = "1 while this worker runs and replaces its processes, as /livez says."

@@ -31,6 +31,7 @@ from rqretry.supervision.health import SILENT_S, Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
 from rqretry.supervision.metrics_port import MetricsPort
 from rqretry.supervision.reload import CodeWatch
+from rqretry.supervision.stack_dump import StackDump, innermost
 from rqretry.supervision.worker_process import (
     AT_ONCE,
     REFUSED,
@@ -150,11 +151,14 @@ class _Child:
     pid: int
     reports: Connection | None
     journal: LeaseJournal
+    stacks: StackDump
     started: float
     kill_at: float | None = None
     """It was asked to stop, and is killed at this time."""
     recorded: bool = False
     """How it ended is."""
+    blocked: bool = False
+    """Its event loop stands still, and the log says so."""
 
 
 class Supervisor:
@@ -179,7 +183,7 @@ class Supervisor:
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._signals = 0
-        self._failures = 0
+        self._failures = self._restarts = 0
         self._start_at = 0.0
         self._refused = False
         self._failed = False
@@ -229,14 +233,15 @@ class Supervisor:
             return
         while len(self._children) < self._wanted():
             ours, theirs = self._context.Pipe(duplex=False)
-            journal = LeaseJournal()
+            journal, stacks = LeaseJournal(), StackDump()
+            config = replace(self._config, restarts=self._restarts)
             process = self._context.Process(
-                target=run_worker_process, args=(self._config, theirs, journal)
+                target=run_worker_process, args=(config, theirs, journal, stacks)
             )
             process.start()
             theirs.close()
             assert process.pid is not None
-            child = _Child(process, process.pid, ours, journal, time.monotonic())
+            child = _Child(process, process.pid, ours, journal, stacks, time.monotonic())
             self._children.append(child)
             self._board.started(child.pid)
             if self._signals:  # one came while it was started
@@ -251,6 +256,7 @@ class Supervisor:
                     self._read_report(reports[ready])
         else:
             time.sleep(0.05)
+        self._look_for_blocked()
         now, silent = time.monotonic(), self._board.silent(self._silent_s)
         for child in list(self._children):
             if child.pid in silent and child.kill_at is None:
@@ -261,6 +267,7 @@ class Supervisor:
                 self._forget(child)
                 self._ended(child, now - child.started)
                 child.journal.close()
+                child.stacks.close()
             elif child.kill_at is not None and now >= child.kill_at:
                 child.process.kill()
                 child.process.join(_REAP_S)
@@ -269,6 +276,22 @@ class Supervisor:
                     "worker process %d did not stop within its grace; killed%s", child.pid, ran
                 )
                 child.kill_at, self._failed = None, self._failed or self._signals > 0
+
+    def _look_for_blocked(self) -> None:
+        """Log once whose event loop stands still, and what holds it up."""
+        silent = self._board.silent(SILENT_S)
+        for child in self._children:
+            if child.blocked and child.pid not in silent:
+                log.info("worker process %d reports again", child.pid)
+            elif not child.blocked and child.pid in silent:
+                stacks = child.stacks.ask(child.pid)
+                log.warning(
+                    "worker process %d has not reported for %g s: its event loop is blocked%s: %s",
+                    child.pid, SILENT_S, running_in(child.journal.read().running),
+                    innermost(stacks) or "its stack is not known",
+                    extra={"stacks": stacks},
+                )  # fmt: skip
+            child.blocked = child.pid in silent
 
     def _read_report(self, child: _Child) -> None:
         assert child.reports is not None
@@ -298,6 +321,7 @@ class Supervisor:
             how = how_ended(status)
             ran = "" if child.recorded else self._record(child, f"ended with {how}")
             log.warning("worker process %d ended (%s)%s; starting another", child.pid, how, ran)
+            self._restarts += 1
             self._back_off(failed=lived < _SHORT_LIFE_S)
 
     def _record(self, child: _Child, ending: str) -> str:

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError
 from rqretry.core.parts import HasParts, parts_of
-from rqretry.core.settings import Settings
+from rqretry.core.settings import Settings, variable
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
 from rqretry.observability.log_format import LogSettings, set_up_logging
 from rqretry.observability.trace_settings import TraceSettings, start_tracing
+from rqretry.supervision.stack_dump import StackDump
 from rqretry.worker.gc_tuning import collect_less_often
 from rqretry.worker.lease_journal import LeaseJournal
 from rqretry.worker.recycle_process import retire_above_memory
@@ -76,6 +77,8 @@ class WorkerConfig:
         logs: How it logs.
         tracing: Whether and how it traces; None for not at all.
         counted: It counts and times its attempts, for the metrics port.
+        service: What it is called in the list of workers, where the environment names no service.
+        restarts: How many processes were started in place of one that had ended by itself.
     """
 
     load_app: Callable[[], HasParts[WorkerParts]]
@@ -87,10 +90,15 @@ class WorkerConfig:
     logs: LogSettings = field(default_factory=LogSettings)
     tracing: TraceSettings | None = None
     counted: bool = False
+    service: str = ""
+    restarts: int = 0
 
 
-def run_worker_process(config: WorkerConfig, reports: Connection, journal: LeaseJournal) -> None:
+def run_worker_process(
+    config: WorkerConfig, reports: Connection, journal: LeaseJournal, stacks: StackDump
+) -> None:
     """The main function of a worker process; does not return."""
+    stacks.listen()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent acts
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_up_logging(config.logs)
@@ -115,10 +123,14 @@ def run_worker_process(config: WorkerConfig, reports: Connection, journal: Lease
         os._exit(status)  # threads that are stuck in handlers must not keep the process
 
 
-def read_report(data: bytes) -> tuple[Condition, Figures | None]:
-    """A report as the supervisor receives it: the process's condition, and what it counted."""
-    condition, figures = json.loads(data)
-    return Condition(*condition), None if figures is None else Figures.read(figures)
+def read_report(data: bytes) -> tuple[Condition, Figures | None, dict[str, list[int]]]:
+    """A report as the supervisor receives it.
+
+    Returns:
+        The process's condition, what it counted, and for each group its busy slots and all.
+    """
+    condition, figures, slots = json.loads(data)
+    return Condition(*condition), None if figures is None else Figures.read(figures), slots
 
 
 async def _work(
@@ -130,6 +142,8 @@ async def _work(
     if config.max_messages is not None:
         worker.limit_messages(config.max_messages)
     worker.note_leases_in(journal)
+    named = variable("OTEL_SERVICE_NAME") or config.service
+    worker.describe({"service": named, "restarts": config.restarts})
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, _stop, worker)
     loop.add_signal_handler(AT_ONCE, _stop_at_once, worker)
@@ -176,7 +190,8 @@ async def _report(worker: Worker, reports: Connection) -> None:
 def _send(worker: Worker, reports: Connection) -> None:
     seen = observer.installed
     figures = seen.snapshot() if isinstance(seen, Tally) else None
-    reports.send_bytes(json.dumps([worker.condition(), figures]).encode())
+    report = worker.condition(), figures, worker.slots()
+    reports.send_bytes(json.dumps(report).encode())
 
 
 def _orphaned(worker: Worker, sentinel: int) -> None:

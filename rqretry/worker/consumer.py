@@ -88,6 +88,10 @@ class Consumer:
             self._noted.leased(self._slots.accepted + 1, deliveries)
         self._slots.accept(deliveries)
 
+    def slots(self) -> tuple[int, int]:
+        """How many attempts run, and how many can at once; in a batch consumer batches."""
+        return sum(map(bool, self._slots.running)), self.spec.concurrency
+
     # -- starting and stopping ---------------------------------------------------------------
 
     def start(self) -> None:

@@ -34,11 +34,15 @@ class Heartbeat:
         places: Sequence[LeasedPlace],
         lose: Callable[[Delivery], None],
         worker: str,
+        blocked: Callable[[float], Command[Any]] | None = None,
     ) -> None:
         self._store = store
         self._places = places
         self._lose = lose
         self._worker = worker
+        self._blocked = blocked
+        self._asked_at: float | None = None
+        """Since when the event loop owes a sign of life."""
         self._overdue: set[Delivery] = set()
         self._loop = asyncio.get_running_loop()
         self._stopped, self._ended = threading.Event(), asyncio.Event()
@@ -58,6 +62,7 @@ class Heartbeat:
             while not self._stopped.wait(self._every()):
                 try:
                     self._renew_all()
+                    self._look_at_loop()
                 except Exception:
                     if self._loop.is_closed():  # under us: we are stopping
                         break
@@ -69,6 +74,17 @@ class Heartbeat:
 
     def _every(self) -> float:
         return min((place.visibility_s for place in list(self._places)), default=30.0) / 6
+
+    def _look_at_loop(self) -> None:
+        """Where the event loop stands still, say so in its place: the list of workers shows it."""
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            self._loop.call_soon_threadsafe(self._answered)
+        elif self._blocked is not None:
+            self._store.run(self._blocked(time.monotonic() - self._asked_at))
+
+    def _answered(self) -> None:
+        self._asked_at = None
 
     def _renew_all(self) -> None:
         """Renew on all servers at once, so that one that is down delays no other's leases."""

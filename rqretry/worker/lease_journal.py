@@ -57,7 +57,7 @@ class LeaseJournal:
     """The shared memory of one process; made by its supervisor, and picklable for its start."""
 
     def __init__(self, fd: int | None = None) -> None:
-        self._fd = _shared_file() if fd is None else fd
+        self._fd = shared_file() if fd is None else fd
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attached, (DupFd(self._fd),)
@@ -164,8 +164,8 @@ def _region_size(concurrency: int) -> int:
     return -(-(_halves_at(concurrency) + 2 * HALF) // page) * page
 
 
-def _shared_file() -> int:
-    """A file without a name, in memory where the system can."""
+def shared_file() -> int:
+    """A file without a name for two processes, in memory where the system can."""
     if hasattr(os, "memfd_create"):
         with suppress(OSError):
             return os.memfd_create("rqretry")

@@ -8,7 +8,9 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.maintain import live_workers, register
 from rqretry.transport.store import Store
+from rqretry.version import __version__
 from rqretry.worker.wakeups import wait_for
 
 log = logging.getLogger("rqretry")
@@ -32,6 +35,7 @@ PROOF_S = 1.5
 _AGAIN_S = 0.25
 _LAST_CALL_S = 1.0
 _MOST_REFUSED = 5
+_MINUTE_S = 60.0
 
 
 class Condition(NamedTuple):
@@ -45,6 +49,15 @@ class Condition(NamedTuple):
     """Monotonic time of the last call that its server answered as it should."""
 
 
+class Activity(NamedTuple):
+    """What a worker process does, for the list of workers."""
+
+    slots: Mapping[str, tuple[int, int]] = {}
+    """Of each group how many attempts run, and how many can at once."""
+    failures: int = 0
+    """How many attempts have failed so far."""
+
+
 class Registration:
     """The entry of one worker in the registry of live workers."""
 
@@ -55,15 +68,17 @@ class Registration:
         worker: str,
         specs: Sequence[ConsumerSpec],
         refused: Callable[[], Sequence[str]] = tuple,
+        activity: Callable[[], Activity] = Activity,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._keys = catalog.keys
         self._worker = worker
-        self._about = {
+        self._about: dict[str, Any] = {
             "groups": sorted({spec.group for spec in specs}),
             "topics": sorted({topic for spec in specs for topic in spec.topics}),
             "pid": os.getpid(),
+            "version": __version__,
             "scripts": store.topology.scripts.version(),
             "tags": [
                 (spec.group, topic, spec.tags)
@@ -73,8 +88,19 @@ class Registration:
             ],
         }
         self._refused = refused
+        self._activity = activity
+        self._failed: deque[tuple[float, int]] = deque()
+        """How many attempts had failed at some times of the last minute."""
         self._soon = asyncio.Event()
         self._unsafe: str | None = None
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        """What the list of workers says besides."""
+        self._about |= facts
+
+    def blocked(self, seconds: float) -> Command[str]:
+        """Say that the event loop has stood still for so long; for another thread."""
+        return self._register(ROSTER_TTL_MS, {"blocked_s": max(1, round(seconds))})
 
     def soon(self) -> None:
         """Calls of this process begin to fail, or succeed again: find out, without waiting."""
@@ -132,9 +158,19 @@ class Registration:
         """Take it out; where that fails, it expires by itself."""
         await self._store.prove(self._register(0), _LAST_CALL_S)
 
-    def _register(self, ttl_ms: int) -> Command[str]:
-        about = json.dumps({**self._about, "refused": self._refused()[:_MOST_REFUSED]})
+    def _register(self, ttl_ms: int, more: Mapping[str, Any] = {}) -> Command[str]:
+        now = {"refused": self._refused()[:_MOST_REFUSED], **self._doing(), **more}
+        about = json.dumps({**self._about, **now})
         return register(self._keys, worker=self._worker, about=about, ttl_ms=ttl_ms)
+
+    def _doing(self) -> dict[str, Any]:
+        activity, now = self._activity(), time.monotonic()
+        self._failed.append((now, activity.failures))
+        while now - self._failed[0][0] > _MINUTE_S:
+            self._failed.popleft()
+        busy, slots = map(sum, zip((0, 0), *activity.slots.values(), strict=True))
+        failed = activity.failures - self._failed[0][1]
+        return {"busy": busy, "slots": slots, "failed": failed}
 
 
 def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:

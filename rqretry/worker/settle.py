@@ -51,6 +51,8 @@ class Settler:
         """Their server did not answer the last time."""
         self._wanted = asyncio.Event()
         self._busy = 0
+        self.failures = 0
+        """How many attempts have failed."""
         self._retrying = False
 
     @property
@@ -278,6 +280,7 @@ class Settler:
             retried_too = self._report.wants_failures
             for (delivery, failure), result in zip(batch, results, strict=True):
                 place.leases.end(delivery)
+                self.failures += result.verdict == "OK"
                 if result.verdict != "OK":
                     gone = result.verdict == "GONE"
                     self._doubt(delivery, failure, sent_at, gone=gone)

@@ -32,7 +32,7 @@ from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import LOOK_EVERY_S, Reaper
 from rqretry.worker.recycle_process import MessageLimit
-from rqretry.worker.registration import Condition, Registration, apply_spec
+from rqretry.worker.registration import Activity, Condition, Registration, apply_spec
 from rqretry.worker.schedule_loop import ScheduleLoop
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
@@ -114,7 +114,7 @@ class Worker:
         self.changed = asyncio.Event()
         """What `condition` answers may have changed."""
         self._registration = Registration(
-            self._store, self._catalog, self.name, self._specs, self._refused
+            self._store, self._catalog, self.name, self._specs, self._refused, self._activity
         )
 
     def stop(self) -> None:
@@ -138,6 +138,17 @@ class Worker:
     def note_leases_in(self, journal: LeaseJournal) -> None:
         """Note there what it leases and runs; call it before `run`."""
         self._journal = journal
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        """What the list of workers says of this one besides; call it before `run`."""
+        self._registration.describe(facts)
+
+    def _activity(self) -> Activity:
+        return Activity(self.slots(), self._settler.failures)
+
+    def slots(self) -> dict[str, tuple[int, int]]:
+        """Of each group how many attempts run, and how many can at once."""
+        return {consumer.spec.group: consumer.slots() for consumer in self._consumers}
 
     def condition(self) -> Condition:
         """How this worker is, as the supervisor answers who asks for its health."""
@@ -336,6 +347,7 @@ class Worker:
             self._leased_places,
             self._lose,
             self.name,
+            self._registration.blocked,
         )
         partition_watch = PartitionWatch(
             self._store,

@@ -96,10 +96,10 @@ class Bench:
         return (stats.ready, stats.retry, stats.inflight, stats.waiting, stats.dead)
 
     def appear(
-        self, name: str, *, group: str = "g", topic: str = "t", ttl_ms: int = 60_000
+        self, name: str, *, group: str = "g", topic: str = "t", ttl_ms: int = 60_000, **facts: Any
     ) -> None:
         """A worker says that it lives."""
-        about = json.dumps({"groups": [group], "topics": [topic], "pid": 7})
+        about = json.dumps({"groups": [group], "topics": [topic], "pid": 7, **facts})
         keys = parts_of(self.client).catalog.keys
         parts_of(self.client).store.run(register(keys, worker=name, about=about, ttl_ms=ttl_ms))
 

@@ -30,6 +30,11 @@ def test_the_live_workers_with_what_they_serve_and_since_when(bench: Bench) -> N
     first, second = bench.admin.workers()
     assert (first.name, first.groups, first.topics, first.pid) == ("w1", ("h",), ("u",), 7)
     assert (second.name, second.groups) == ("w2", ("g",))
+    assert (second.version, second.slots, second.blocked_s) == ("", 0, 0), "it says nothing of that"
+    bench.appear("w2", version="0.0.9", service="shop", slots=4, busy=3, failed=2, restarts="bad")
+    (_, second) = bench.admin.workers()
+    assert (second.version, second.service, second.busy, second.slots) == ("0.0.9", "shop", 3, 4)
+    assert (second.failures, second.restarts) == (2, 0)
     assert first.since_ms == before["w1"] is not None
     bench.appear("w1", ttl_ms=0)
     assert [worker.name for worker in bench.admin.workers()] == ["w2"]
@@ -43,6 +48,7 @@ def test_what_is_in_flight_by_deadline(bench: Bench) -> None:
     bench.lease()
     bench.lease(topic="u")
     rows = bench.admin.inflight("g")
+    assert all(row.holder and row.since_ms is not None for row in rows)
     assert {(row.id, row.topic, row.partition, row.attempt) for row in rows} == {
         (sent, "t", 0, 1),
         (other, "u", 0, 1),

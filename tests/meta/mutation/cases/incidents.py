@@ -47,4 +47,10 @@ CASES = (
         "tests/unit/worker/test_lease_journal.py::"
         "test_what_a_process_runs_is_told_apart_from_what_it_has_leased_beside_it",
     ),
+    case(
+        "R106",
+        "nobody hears of a blocked event loop",
+        Symbol("Heartbeat._look_at_loop", always(None)),
+        "tests/edges/cli/test_incidents.py::test_the_cause_of_what_handlers_do_is_in_the_output",
+    ),
 )
