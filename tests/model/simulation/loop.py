@@ -229,7 +229,10 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
             stack.enter_context(mock.patch.object(topic_limits, least, 1))
         room = encode.Room(MOST_IN_A_CALL)
         stack.enter_context(mock.patch.object(encode.chunks, "__defaults__", (room,)))
-        for place in ("rqretry.client.worker_name", "rqretry.worker.worker.worker_name"):
+        for place in (
+            "rqretry.consumer.client_parts.worker_name",
+            "rqretry.worker.worker.worker_name",
+        ):
             stack.enter_context(mock.patch(place, who))
         yield
 
