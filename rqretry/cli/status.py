@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from rqretry.admin.incidents import incidents
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import screen
@@ -25,6 +26,7 @@ from rqretry.core.route import QUEUE
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
+_JUDGED = ("RedisNearlyFull", "TopicNearlyFull", "BacklogOld")
 RATED = ("publish", "lease", "succeed", "fail")
 
 
@@ -117,7 +119,16 @@ def _page(stats: Stats, fault: str | None) -> Iterator[Part]:
     yield from _numbers(stats)
     yield from _transactions(stats)
     yield from filter(None, [memory_line(stats), fault])
+    yield from map(clean, _incidents(stats))
     yield from map(clean, stats.refused)
+
+
+def _incidents(stats: Stats) -> Iterator[str]:
+    """What the dashboard and the alerts judge wrong, and no other line says."""
+    for one in incidents(stats):
+        if one.name in _JUDGED:
+            of = f"group {one.group} of topic {one.topic}: " if one.group else ""
+            yield f"{of or (one.topic and f'topic {one.topic} ')}{one.text}"
 
 
 def _transactions(stats: Stats) -> list[str]:

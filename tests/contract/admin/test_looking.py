@@ -3,12 +3,18 @@
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from rqretry.admin import queries, statistics
+from rqretry.admin.context import AdminContext
 from rqretry.core.errors import InvalidArgument, MessageNotFound
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.parts import parts_of
+from rqretry.core.worker_info import About, groups_of
+from rqretry.protocol.command import Operation
 from tests.contract.admin.bench import Bench
 
 PATIENCE_S = 10.0
@@ -262,3 +268,30 @@ def other_causes(bench: Bench) -> dict[str, str]:
         until(lambda: "no worker, receive" in idle.admin.explain(late)["alone"])
         stated["nobody may move it"] = idle.admin.explain(late)["alone"]
     return stated
+
+
+def test_statistics_of_many_topics_share_round_trips_and_read_each_worker_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        bench.group(f"g{number}", f"t{number}")
+        bench.appear(f"w{number}", group=f"g{number}", topic=f"t{number}")
+    steps: list[Any] = []
+    parsed: list[str] = []
+
+    def counted(operation: Operation[Any]) -> Operation[Any]:
+        outcome: Any = None
+        with suppress(StopIteration):
+            while True:
+                steps.append(operation.send(outcome))
+                outcome = yield steps[-1]
+
+    def reading(about: str) -> About:
+        parsed.append(about)
+        return groups_of(about)
+
+    monkeypatch.setattr(statistics, "groups_of", reading)
+    parts = parts_of(bench.client)
+    parts.store.perform(counted(queries.stats(AdminContext(parts.catalog, "test"))))
+    assert len(parsed) == 20
+    assert len(steps) < 12, "one round trip for each step, not for each topic"

@@ -61,7 +61,9 @@ def test_topic_set_limits_what_a_topic_stores(shell: Shell, client: Client) -> N
     assert "claims" in shell.fails("publish", "claims", "--body", "3", status=1)
     with pytest.raises(QueueFull):
         client.publish("claims", 3)
-    assert "2 messages of at most 2" in shell.ok("status")
+    shown = shell.ok("status")
+    assert "2 messages of at most 2" in shown
+    assert "topic claims has 100% of the 2 messages it may store" in shown
     assert "2 messages of at most 2" in shell.ok("topic", "show", "claims")
     assert "any number" in shell.ok("topic", "set", "claims", "--max-messages", "0")
     shell.ok("publish", "claims", "--body", "3")
