@@ -189,6 +189,7 @@ class App(Decorators[AppParts]):
         self._lifespan = lifespan
         self.state: Any = None
 
+    @hinted
     def configure(self, url: str | None = None, namespace: str | None = None) -> None:
         """Use another server or namespace than the code names; before the first publish.
 
@@ -200,6 +201,7 @@ class App(Decorators[AppParts]):
 
     # -- running -----------------------------------------------------------------------------
 
+    @hinted
     async def run(
         self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True
     ) -> None:
@@ -294,15 +296,12 @@ class App(Decorators[AppParts]):
             end_at_caller(error)
             raise
 
+    @hinted
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        try:
-            return await self.async_client.publish_many(topic, messages, durability=durability)
-        except RqretryError as error:
-            end_at_caller(error)
-            raise
+        return await self.async_client.publish_many(topic, messages, durability=durability)
 
     def publish_sync(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """`publish` without asyncio."""
@@ -312,16 +311,14 @@ class App(Decorators[AppParts]):
             end_at_caller(error)
             raise
 
+    @hinted
     def publish_many_sync(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
-        try:
-            return self.client.publish_many(topic, messages, durability=durability)
-        except RqretryError as error:
-            end_at_caller(error)
-            raise
+        return self.client.publish_many(topic, messages, durability=durability)
 
+    @hinted
     def transaction(
         self,
         topic: str,

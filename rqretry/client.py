@@ -202,6 +202,7 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
             end_at_caller(error)
             raise
 
+    @hinted
     def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
@@ -218,12 +219,9 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
             PublishError: A part was not stored; it says which ids are where.
             NotConfirmed: All are stored, some not as durably as was asked for.
         """
-        try:
-            return self._parts.publisher.publish_many(topic, durable(messages, durability))
-        except RqretryError as error:
-            end_at_caller(error)
-            raise
+        return self._parts.publisher.publish_many(topic, durable(messages, durability))
 
+    @hinted
     def transaction(
         self,
         topic: str,
@@ -247,6 +245,7 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
         """
         return Transaction(self._parts.store, self._transaction(topic, producer_group, options))
 
+    @hinted
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
 
@@ -294,7 +293,7 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
 
 
 class AsyncClient(_Client[Store, Publisher], AsyncClosing):
-    """rqretry with asyncio; the arguments and verbs are those of Client."""
+    """rqretry with asyncio; its arguments and verbs are those of Client, see there."""
 
     def _made(self, settings: Settings) -> ClientParts[Store, Publisher]:
         return ClientParts(settings, Store(settings.url), Publisher)
@@ -312,16 +311,14 @@ class AsyncClient(_Client[Store, Publisher], AsyncClosing):
             end_at_caller(error)
             raise
 
+    @hinted
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        try:
-            return await self._parts.publisher.publish_many(topic, durable(messages, durability))
-        except RqretryError as error:
-            end_at_caller(error)
-            raise
+        return await self._parts.publisher.publish_many(topic, durable(messages, durability))
 
+    @hinted
     def transaction(
         self,
         topic: str,
@@ -334,6 +331,7 @@ class AsyncClient(_Client[Store, Publisher], AsyncClosing):
             self._parts.store, self._transaction(topic, producer_group, options)
         )
 
+    @hinted
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due; see Client.recall."""
         return await self._parts.store.perform(self._parts.recall(id, topic))

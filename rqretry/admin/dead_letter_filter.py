@@ -13,6 +13,7 @@ from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
+from rqretry.core.suggestion import did_you_mean, hinted_fields
 from rqretry.maintenance.process_exits import with_exits
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.inspect import DeadPage, count_dead, dead_clusters, dead_letters
@@ -49,6 +50,7 @@ Matchable = DeadLetterRecord | Candidate
 """What a filter can match."""
 
 
+@hinted_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
     """Selects dead letters; all given conditions must hold.
@@ -128,7 +130,8 @@ def chosen(
     known = {field.name for field in fields(DeadLetterFilter)}
     for name in given:
         if name not in known:
-            refuse("filter", name, f"is not one of {', '.join(sorted(known))}")
+            hint = did_you_mean(name, known)
+            refuse("filter", name, f"is not one of {', '.join(sorted(known))}{hint}")
     if filter_ is not None and given:
         raise InvalidArgument("give a filter or its fields as keywords, not both")
     wanted = DeadLetterFilter(**given) if filter_ is None else filter_

@@ -80,7 +80,7 @@ def export(
     filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
     **fields: Any,
 ) -> Operation[list[dict[str, Any]]]:
-    """The dead letters as JSON-compatible dicts; arguments as for `dead_letters`.
+    """The dead letters as JSON-compatible dicts; see `dead_letters`.
 
     A body that JSON cannot represent is in `body_base64` instead of `body`: raw bytes, or the
     stored bytes of a body that cannot be decoded.

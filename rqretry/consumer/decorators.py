@@ -11,7 +11,7 @@ from rqretry.consumer.task import Task
 from rqretry.consumer.transaction_checker import TransactionCheckerOptions
 from rqretry.consumer.typed_topic import BatchHandler, PublishesMany, Topic
 from rqretry.core.errors import InvalidArgument, show
-from rqretry.core.limits import check_group, check_partitions, check_topic
+from rqretry.core.limits import check_group, check_options, check_partitions, check_topic
 from rqretry.core.middleware import Callback, EventName, Middleware
 from rqretry.core.suggestion import hinted
 
@@ -102,6 +102,7 @@ class Decorators(PublishesMany, Generic[D]):
         self, name: str | None = None, **options: Unpack[ConsumerOptions]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
+    @hinted
     def task(
         self, name: Callable[P, R] | str | None = None, **options: Unpack[ConsumerOptions]
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
@@ -119,6 +120,7 @@ class Decorators(PublishesMany, Generic[D]):
             InvalidArgument: A value is outside its limits.
             ConfigError: An annotation cannot be checked, or the name is taken.
         """
+        check_options(options, BatchConsumerOptions, "consumer option")
         if callable(name):
             return self._task(name, None, options)
         return lambda function: self._task(function, name, options)
@@ -133,6 +135,7 @@ class Decorators(PublishesMany, Generic[D]):
         self._parts.topics.setdefault(chosen, None)
         return Task(self, chosen, function, binding)
 
+    @hinted
     def cron(
         self, line: str | None = None, /, **options: Unpack[ScheduleOptions]
     ) -> Callable[[F], F]:
@@ -168,6 +171,7 @@ class Decorators(PublishesMany, Generic[D]):
         self._parts.hooks.add_middleware(function)
         return function
 
+    @hinted
     def on(self, event: EventName) -> Callable[[C], C]:
         """Call a function, plain or async, with an Event when something happens.
 
@@ -185,6 +189,7 @@ class Decorators(PublishesMany, Generic[D]):
 
         return decorate
 
+    @hinted
     def transaction_checker(
         self, producer_group: str, **options: Unpack[TransactionCheckerOptions]
     ) -> Callable[[F], F]:

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.closing import AsyncClosing, Closing
+from rqretry.core.suggestion import hinted
 from rqretry.protocol.command import SyncPerformer
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 
@@ -34,6 +35,7 @@ class AsyncSimpleConsumer(_Verbs, AsyncFacade[SimpleOperations], AsyncClosing):
     gives nothing back: what was received stays leased until its duration ends.
     """
 
+    @hinted
     async def join(self) -> Self:
         """Subscribe now. Raises GroupNotFound, TopicNotFound."""
         await self._parts.store.perform(self._parts.operations.join())
@@ -42,5 +44,6 @@ class AsyncSimpleConsumer(_Verbs, AsyncFacade[SimpleOperations], AsyncClosing):
     def __await__(self) -> Generator[Any, None, Self]:
         return self.join().__await__()
 
+    @hinted
     async def __aenter__(self) -> Self:
         return await self.join()

@@ -12,6 +12,7 @@ from rqretry.consumer.handler_binding import TaskBinding
 from rqretry.core.limits import check_options
 from rqretry.core.message import OutgoingMessage, PublishOptions
 from rqretry.core.message_id import MessageId
+from rqretry.core.suggestion import hinted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,6 +50,7 @@ class TaskSender(Generic[P]):
         self._binding = binding
         self._options = options
 
+    @hinted
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, MessageId]:
         """Publish a call of the task; the arguments are those of the function.
 
@@ -59,6 +61,7 @@ class TaskSender(Generic[P]):
         """
         return self._app.publish(self._topic, self._message(args, kwargs))
 
+    @hinted
     def send_sync(self, *args: P.args, **kwargs: P.kwargs) -> MessageId:
         """`send` without asyncio."""
         return self._app.publish_sync(self._topic, self._message(args, kwargs))
@@ -90,6 +93,7 @@ class Task(TaskSender[P], Generic[P, R]):
         """Call the function here and now."""
         return self.function(*args, **kwargs)
 
+    @hinted
     def options(self, **options: Unpack[PublishOptions]) -> TaskSender[P]:
         """The task with options for its message: see PublishOptions. Raises InvalidArgument."""
         check_options(options, PublishOptions, "publish option")

@@ -67,12 +67,14 @@ class Topic(Generic[T]):
         """Register a handler for this topic; see App.consumer."""
         return self._declared.register(self.name, group, options, body_type=self.body)
 
+    @hinted
     async def publish(
         self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
     ) -> MessageId:
         """Publish one message; see Client.publish. Raises BodyMismatch too."""
         return await self._app.publish(self.name, self.checked(outgoing(body, options)))
 
+    @hinted
     async def publish_many(
         self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
@@ -83,12 +85,14 @@ class Topic(Generic[T]):
         items = [self.checked(body) for body in several(bodies)]
         return await self._app.publish_many(self.name, items, durability=durability)
 
+    @hinted
     def publish_sync(
         self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
     ) -> MessageId:
         """`publish` without asyncio."""
         return self._app.publish_sync(self.name, self.checked(outgoing(body, options)))
 
+    @hinted
     def publish_many_sync(
         self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
@@ -96,10 +100,15 @@ class Topic(Generic[T]):
         items = [self.checked(body) for body in several(bodies)]
         return self._app.publish_many_sync(self.name, items, durability=durability)
 
+    @hinted
     def checked(self, item: T | OutgoingMessage) -> Any:
-        """What can be published later: a body, or one in an OutgoingMessage, as plain values.
+        """What can be published later, as plain values.
 
-        Raises BodyMismatch: Consumers could not read it.
+        Args:
+            item: A body, or one in an OutgoingMessage.
+
+        Raises:
+            BodyMismatch: Consumers could not read it.
         """
         if isinstance(item, OutgoingMessage):
             return replace(item, body=self._plain(item.body))

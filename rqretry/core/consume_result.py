@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 from rqretry.core.durations import Duration, compact, milliseconds
 from rqretry.core.errors import refuse, show
 from rqretry.core.limits import MAX_DELAY_S
+from rqretry.core.suggestion import hinted
 
 AUTOMATIC_LEVEL = 0
 DEAD_LETTER_LEVEL = -1
@@ -62,11 +63,17 @@ class ConsumeResult:
     level: int = AUTOMATIC_LEVEL
 
     @classmethod
+    @hinted
     def failure(cls, reason: str | None = None) -> "ConsumeResult":
-        """The attempt failed; the message is retried by the group's policy."""
+        """The attempt failed; the message is retried by the group's policy.
+
+        Args:
+            reason: Why, in words; default none.
+        """
         return cls(Outcome.FAILURE, _clean(reason))
 
     @classmethod
+    @hinted
     def retry(
         cls,
         after: Duration | None = None,
@@ -94,13 +101,27 @@ class ConsumeResult:
         return cls(Outcome.FAILURE, _clean(reason), None, checked)
 
     @classmethod
+    @hinted
     def postpone(cls, after: Duration, reason: str | None = None) -> "ConsumeResult":
-        """Not now: the message waits `after`, and no attempt is counted."""
+        """Not now: the message waits, and no attempt is counted.
+
+        Args:
+            after: The wait, 0 to 40 days, in seconds or as text such as "90s".
+            reason: Why, in words; default none.
+
+        Raises:
+            InvalidArgument: `after` is no duration, or too long.
+        """
         return cls(Outcome.POSTPONE, _clean(reason), _delay("after", after))
 
     @classmethod
+    @hinted
     def dead_letter(cls, reason: str | None = None) -> "ConsumeResult":
-        """No retry can help: the message goes to the dead-letter queue now."""
+        """No retry can help: the message goes to the dead-letter queue now.
+
+        Args:
+            reason: Why, in words; default none.
+        """
         return cls(Outcome.DEAD_LETTER, _clean(reason))
 
     def __repr__(self) -> str:
@@ -130,6 +151,7 @@ class HandlerSignal(Exception):
 class Retry(HandlerSignal):
     """Raise it to fail the attempt and choose the wait; see `ConsumeResult.retry`."""
 
+    @hinted
     def __init__(
         self,
         after: Duration | None = None,
@@ -141,16 +163,18 @@ class Retry(HandlerSignal):
 
 
 class Postpone(HandlerSignal):
-    """Raise it to have the message again later, uncounted."""
+    """Raise it to have the message again later, uncounted; see `ConsumeResult.postpone`."""
 
+    @hinted
     def __init__(self, after: Duration, reason: str | None = None) -> None:
         super().__init__(after, reason)
         self.result = ConsumeResult.postpone(after, reason)
 
 
 class DeadLetter(HandlerSignal):
-    """Raise it to send the message to the dead-letter queue now."""
+    """Raise it to send the message to the dead-letter queue; see `ConsumeResult.dead_letter`."""
 
+    @hinted
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.result = ConsumeResult.dead_letter(reason)

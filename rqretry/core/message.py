@@ -13,6 +13,7 @@ from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_rec
 from rqretry.core.limits import UNLIMITED, check_options, read_whole
 from rqretry.core.message_id import born_ms
 from rqretry.core.receipt import Receipt
+from rqretry.core.suggestion import hinted_fields
 from rqretry.core.traceparent import trace_id_of
 
 T = TypeVar("T")
@@ -54,12 +55,13 @@ class PublishOptions(TypedDict, total=False):
     durability: str | None
 
 
+@hinted_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A message to publish with `publish_many`: a body, and PublishOptions.
+    """A message to publish with `publish_many`: a body, and options; see PublishOptions.
 
     Attributes:
-        body: A JSON-compatible value, or raw bytes.
+        body: A JSON-compatible value, or raw bytes; at most 4 MiB.
     """
 
     body: Any

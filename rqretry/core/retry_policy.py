@@ -71,7 +71,11 @@ class RetryPolicy:
     @classmethod
     @hinted
     def rocketmq(cls, max_retries: int | str | None = None) -> "RetryPolicy":
-        """RocketMQ's ladder: the k-th retry waits delay level 2 + k (10s 30s 1m ...)."""
+        """RocketMQ's ladder: the k-th retry waits delay level 2 + k (10s 30s 1m ...).
+
+        Args:
+            max_retries: The group's limit; None leaves the group's own.
+        """
         return cls("rocketmq", max_retries=_retries(max_retries))
 
     @classmethod
@@ -95,7 +99,15 @@ class RetryPolicy:
     @classmethod
     @hinted
     def fixed(cls, interval: Duration, max_retries: int | str | None = None) -> "RetryPolicy":
-        """Every retry waits the same, 1 ms to 40 days."""
+        """Every retry waits the same.
+
+        Args:
+            interval: The wait, 1 ms to 40 days, in seconds or as text such as "90s".
+            max_retries: The group's limit; None leaves the group's own.
+
+        Raises:
+            InvalidArgument: One of them is out of range.
+        """
         step = _step(interval, "fixed interval")
         return cls("fixed", (step,), max_retries=_retries(max_retries))
 
@@ -134,8 +146,12 @@ class RetryPolicy:
     def parse(cls, text: str) -> "RetryPolicy":
         """Read a policy as the command line writes it, without its max_retries.
 
-        "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"; the
-        later parts of an exponential one may be left out.
+        Args:
+            text: "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"; the
+                later parts of an exponential one may be left out.
+
+        Raises:
+            InvalidArgument: It is none of these.
         """
         form, colon, rest = _check_text(text).strip().partition(":")
         if form == "ladder":

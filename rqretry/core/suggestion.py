@@ -2,12 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar, cast, get_args
+
+from rqretry.core.errors import InvalidArgument, RqretryError, end_at_caller
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -17,19 +20,50 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose caller is told what was meant by an argument that it does not have."""
+    """A function for users, plain or async.
+
+    It tells them what was meant by an argument that it does not have, and the traceback of an
+    error of ours ends at their line (docs/decisions/0083).
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            trace = error.__traceback__
-            if trace is None or trace.tb_next is not None:  # it was called, and then raised that
-                raise
-            raise TypeError(_hint(str(error), function, kwargs)) from None
+        except (RqretryError, TypeError) as error:
+            for_caller(error, function, kwargs)
+            raise
 
+    @functools.wraps(function)
+    async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return await cast("Callable[P, Awaitable[Any]]", function)(*args, **kwargs)
+        except (RqretryError, TypeError) as error:
+            for_caller(error, function, kwargs)
+            raise
+
+    if inspect.iscoroutinefunction(function):
+        return cast("Callable[P, R]", call_async)
     return call
+
+
+def hinted_fields(kind: type[T]) -> type[T]:
+    """A class whose fields are the arguments of users."""
+    setattr(kind, "__init__", hinted(getattr(kind, "__init__")))  # noqa: B009, B010 - of any class
+    return kind
+
+
+def for_caller(
+    error: RqretryError | TypeError, function: Callable[..., Any], given: Iterable[str]
+) -> None:
+    """Have an error, raised again where it was caught, end at the line that called `function`."""
+    if isinstance(error, RqretryError):
+        end_at_caller(error)
+        if isinstance(error, InvalidArgument) and "did you mean" not in str(error):
+            error.args = (f"{error}{_meant(str(error), function, given)}",)
+    elif error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        error.args = (_hint(str(error), function, given),)  # its arguments were refused
+        error.__traceback__ = None
 
 
 def _hint(reason: str, function: Callable[..., Any], given: Iterable[str]) -> str:
@@ -37,12 +71,24 @@ def _hint(reason: str, function: Callable[..., Any], given: Iterable[str]) -> st
     for name in given:
         if name in known or "Did you mean" in reason:
             continue
-        hint = did_you_mean(name, known)
-        for part in name.split("_"):  # redis_ulr
-            hint = hint or did_you_mean(part, known)
         named = "" if repr(name) in reason else f": there is no {name!r}"
-        return f"{reason}{named}{hint or '; there are ' + ', '.join(known)}"
+        meant = _closest(name, known) or "; there are " + ", ".join(known)
+        return f"{reason}{named}{meant}"
     return reason
+
+
+def _meant(reason: str, function: Callable[..., Any], given: Iterable[str]) -> str:
+    """What was meant by the option that a reason names, where a function has more than options."""
+    known = _arguments(function)
+    hints = (_closest(name, known) for name in given if name not in known and repr(name) in reason)
+    return next(hints, "")
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    meant = did_you_mean(name, known)
+    for part in name.split("_"):  # redis_ulr
+        meant = meant or did_you_mean(part, known)
+    return meant
 
 
 def _arguments(function: Callable[..., Any]) -> list[str]:

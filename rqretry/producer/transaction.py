@@ -22,6 +22,7 @@ from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
+from rqretry.core.suggestion import hinted
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
 from rqretry.producer.encode import Encoder, chunks, partition_for
@@ -86,9 +87,13 @@ class TransactionOperations:
     def publish_many(
         self, messages: Sequence[Any], *, topic: str | None = None
     ) -> Operation[list[MessageId]]:
-        """Add bodies or OutgoingMessages, in bounded calls; see `publish`.
+        """Add several messages, in bounded calls; see `publish`.
 
         Where it raises, some of them may be in the transaction: roll it back.
+
+        Args:
+            messages: Bodies or OutgoingMessages.
+            topic: Another topic than the transaction was begun for.
         """
         return (yield from self._publish(list(several(messages)), topic, batch=True))
 
@@ -314,6 +319,7 @@ class Transaction(_Verbs, SyncFacade[TransactionOperations]):
     def __enter__(self) -> Self:
         return self
 
+    @hinted
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self._parts.store.perform(self._parts.operations.finish(error))
 
@@ -328,6 +334,7 @@ class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
     async def __aenter__(self) -> Self:
         return self
 
+    @hinted
     async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         finishing = self._parts.store.perform(self._parts.operations.finish(error))
         # A block that is cancelled must not leave its transaction to the checker.

@@ -1,8 +1,7 @@
 """What an editor offers behind a dot is what users need, and nothing else."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,9 @@ import rqretry
 from rqretry import (
     App,
     Client,
-    ConsumeResult,
     PublishOptions,
-    RetryPolicy,
 )
-from rqretry.testing import Lab
+from tests.contract.surface.surface import held, public
 
 CLIENT = "admin publish publish_many recall simple_consumer transaction"
 SIMPLE = "ack change_invisible_duration receive release"
@@ -51,43 +48,13 @@ OFFERED = {
 """What users do something with."""
 
 
-@contextmanager
-def held() -> Iterator[dict[str, Any]]:
-    """One of each kind that a program holds."""
-    app = App("redis://localhost:1")
-
-    @app.task
-    def work() -> None:
-        """Nothing."""
-
-    with Lab(app) as lab, closing(lab.client) as client:
-        app.client.admin.create_topic("t")
-        ways: Any = {"group": "s", "create_group": True}
-        yield {
-            "App": app,
-            "Client": client,
-            "AsyncClient": app.async_client,
-            "Topic": app.topic("t"),
-            "Task": work,
-            "TaskSender": work.options(),
-            "SimpleConsumer": app.client.simple_consumer("t", **ways),
-            "AsyncSimpleConsumer": app.async_client.simple_consumer("t", **ways),
-            "Transaction": app.client.transaction("t"),
-            "AsyncTransaction": app.transaction("t"),
-            "ConsumeResult": ConsumeResult.SUCCESS,
-            "RetryPolicy": RetryPolicy.rocketmq(),
-        }
-
-
-def public(names: list[str]) -> set[str]:
-    return {name for name in names if not name.startswith("_")}
-
-
 def test_completion_offers_what_users_need_and_nothing_else() -> None:
     with held() as objects:
-        found = {name: public(dir(value)) for name, value in objects.items()}
+        found = {
+            name: set(public(dir(value))) for name, value in objects.items() if name in OFFERED
+        }
     for name in OFFERED.keys() - found.keys():
-        found[name] = public(dir(getattr(rqretry, name)))
+        found[name] = set(public(dir(getattr(rqretry, name))))
 
     assert found == {name: set(offered.split()) for name, offered in OFFERED.items()}
 

@@ -1,13 +1,15 @@
 """A misspelt option in Python is answered as one of the command line is: with what was meant."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
 
 import pytest
 
 from rqretry import App, Client, RetryPolicy
 from rqretry.core.suggestion import hinted
+from tests.contract.surface.surface import callables, held
 
 # As a program without a type checker sees them.
 apps: Any = App
@@ -60,3 +62,52 @@ def test_what_a_function_itself_raises_stays_as_it_is() -> None:
     with pytest.raises(TypeError, match=r"^'frist' is not 1$"):
         broken(first=1)
     assert list(inspect.signature(App).parameters)[:2] == ["url", "namespace"]
+
+
+GIVEN = {"topic": "t", "body": 1, "group": "g", "messages": [], "bodies": []}
+"""For what has no default."""
+POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
+SHORTEST = 4
+"""Letters of a name in which two can change places and leave no doubt."""
+
+
+def names_of(call: Callable[..., Any]) -> Iterator[str]:
+    """What can be given by name, options too."""
+    for parameter in inspect.signature(call).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation) or (object,)
+            yield from getattr(options, "__annotations__", ())
+        elif parameter.default is not parameter.empty and parameter.kind is not POSITIONAL:
+            yield parameter.name
+
+
+def first_arguments(call: Callable[..., Any]) -> list[Any]:
+    return [
+        GIVEN.get(one.name, "x")
+        for one in inspect.signature(call).parameters.values()
+        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+async def answer(call: Callable[..., Any], misspelt: str) -> str:
+    """What is raised, at the latest by what was decorated."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        made = call(*first_arguments(call), **{misspelt: 1})
+        await made if inspect.isawaitable(made) else made(given)
+    return str(caught.value)
+
+
+async def test_every_name_of_every_call_is_suggested_where_two_letters_changed_places() -> None:
+    unanswered, count = [], 0
+    with held() as objects:
+        for path, call in callables(objects):
+            for name in names_of(call):
+                misspelt = name[:-2] + name[-1] + name[-2]
+                if len(name) < SHORTEST or misspelt == name:
+                    continue
+                count += 1
+                text = await answer(call, misspelt)
+                if not re.search(rf"[Dd]id you mean '?{name}'?[?]", text):
+                    unanswered.append((path, name, text))
+    assert unanswered == []
+    assert count > 300

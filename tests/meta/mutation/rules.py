@@ -19,6 +19,7 @@ from tests.meta.mutation.cases import (
     push,
     replays,
     subscriptions,
+    surface,
 )
 
 CASES = (
@@ -40,4 +41,5 @@ CASES = (
     *replays.CASES,
     *batches.CASES,
     *incidents.CASES,
+    *surface.CASES,
 )

@@ -1,0 +1,52 @@
+"""The rules of what users touch first: completion, errors, `rqretry dev`."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import always, case
+
+SURFACE = "tests/contract/surface/"
+DEV = "tests/edges/cli/test_running.py::test_dev_starts_a_redis_says_how_to_publish_and_reloads"
+
+
+def in_the_open(original: Any) -> Any:
+    """An app has its hooks where everybody sees them."""
+
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self.hooks = object()
+
+    return made
+
+
+def without_a_hint(_original: Any) -> Any:
+    """Python's own words are enough."""
+    return lambda reason, _function, _given: reason
+
+
+def anywhere(_original: Any) -> Any:
+    """The socket of `rqretry dev` is another one at each start."""
+    return lambda _folder: Path(tempfile.mkdtemp()) / "home"
+
+
+def as_text(original: Any) -> Any:
+    """What is known before there is anything to log is text."""
+
+    def announce(lines: Any, *, as_json: bool, **options: Any) -> None:
+        original(lines, as_json=False, **options)
+
+    return announce
+
+
+CASES = (
+    case("R93", "completion on an app offers its insides", Symbol("App.__init__", in_the_open),
+         f"{SURFACE}test_completion.py::test_completion_offers_what_users_need_and_nothing_else"),
+    case("R93", "a misspelt argument is answered by Python alone", Symbol("_hint", without_a_hint),
+         f"{SURFACE}test_typos.py::test_every_name_of_every_call_is_suggested_where_two_letters_changed_places"),
+    case("R94", "a traceback keeps our frames", Symbol("end_at_caller", always(None)),
+         f"{SURFACE}test_tracebacks.py::test_the_last_frame_is_the_users_and_the_cause_is_one_line"),
+    case("R95", "`rqretry dev` is somewhere else at each start", Symbol("home_of", anywhere), DEV),
+    case("R95", "the banner is text where logs are JSON", Symbol("announce", as_text), DEV),
+)  # fmt: skip
