@@ -19,8 +19,8 @@ from rqretry.core.limits import check_flag
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.parts import parts_of
+from rqretry.core.public_call import hinted
 from rqretry.core.settings import Settings
-from rqretry.core.suggestion import hinted
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.transaction import AsyncTransaction
 from rqretry.transport.session import REPEAT_SECONDS

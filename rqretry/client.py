@@ -29,8 +29,8 @@ from rqretry.core.errors import RqretryError, end_at_caller
 from rqretry.core.limits import check_flag, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
+from rqretry.core.public_call import hinted
 from rqretry.core.settings import Settings
-from rqretry.core.suggestion import hinted
 from rqretry.producer import periodic
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher

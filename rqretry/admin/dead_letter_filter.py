@@ -13,7 +13,8 @@ from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
-from rqretry.core.suggestion import did_you_mean, hinted_fields
+from rqretry.core.public_call import hinted_fields
+from rqretry.core.suggestion import did_you_mean
 from rqretry.maintenance.process_exits import with_exits
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.inspect import DeadPage, count_dead, dead_clusters, dead_letters

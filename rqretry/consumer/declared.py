@@ -9,6 +9,7 @@ from rqretry.consumer.registry import ConsumerSpec, Registry
 from rqretry.consumer.transaction_checker import Checkers
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.middleware import Hooks
+from rqretry.core.public_call import hinted
 from rqretry.core.schedule import ScheduleRecord
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,6 +54,7 @@ class Declared:
     ) -> Callable[[F], F]:
         """The decorator of a handler, of a topic with a body type too."""
 
+        @hinted
         def decorate(handler: F) -> F:
             self.refuse_late(f"handler of group {show(group)}")
             self.registry.add(handler, topics, group, options, body_type=body_type)

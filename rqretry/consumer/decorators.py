@@ -13,7 +13,7 @@ from rqretry.consumer.typed_topic import BatchHandler, PublishesMany, Topic
 from rqretry.core.errors import InvalidArgument, show
 from rqretry.core.limits import check_group, check_options, check_partitions, check_topic
 from rqretry.core.middleware import Callback, EventName, Middleware
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 
 D = TypeVar("D", bound=Declared)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,7 +123,7 @@ class Decorators(PublishesMany, Generic[D]):
         check_options(options, BatchConsumerOptions, "consumer option")
         if callable(name):
             return self._task(name, None, options)
-        return lambda function: self._task(function, name, options)
+        return hinted(lambda function: self._task(function, name, options))
 
     def _task(
         self, function: Callable[P, R], name: str | None, options: ConsumerOptions
@@ -159,6 +159,7 @@ class Decorators(PublishesMany, Generic[D]):
                 '@app.cron needs a time: write @app.cron("0 3 * * *") or @app.cron(every="10m")'
             )
 
+        @hinted
         def decorate(function: F) -> F:
             self._parts.refuse_late("schedule")
             add_schedule(self._parts, function, line, options)
@@ -183,6 +184,7 @@ class Decorators(PublishesMany, Generic[D]):
         """
         self._parts.hooks.check_event(event)
 
+        @hinted
         def decorate(callback: C) -> C:
             self._parts.hooks.add_callback(event, callback)
             return callback
@@ -210,6 +212,7 @@ class Decorators(PublishesMany, Generic[D]):
         """
         check_group(producer_group)
 
+        @hinted
         def decorate(function: F) -> F:
             self._parts.refuse_late(f"checker of producer group {show(producer_group)}")
             self._parts.checkers.add(function, producer_group, options)

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.closing import AsyncClosing, Closing
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 from rqretry.protocol.command import SyncPerformer
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 

@@ -12,7 +12,7 @@ from rqretry.consumer.handler_binding import TaskBinding
 from rqretry.core.limits import check_options
 from rqretry.core.message import OutgoingMessage, PublishOptions
 from rqretry.core.message_id import MessageId
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 
 P = ParamSpec("P")
 R = TypeVar("R")

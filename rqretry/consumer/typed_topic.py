@@ -13,7 +13,7 @@ from rqretry.consumer.task import Publishes
 from rqretry.core.batch_result import BatchReturn
 from rqretry.core.message import Message, OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 from rqretry.core.typed_body import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 from rqretry.core.durations import Duration, compact, milliseconds
 from rqretry.core.errors import refuse, show
 from rqretry.core.limits import MAX_DELAY_S
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 
 AUTOMATIC_LEVEL = 0
 DEAD_LETTER_LEVEL = -1

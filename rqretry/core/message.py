@@ -12,8 +12,8 @@ from rqretry.core.errors import InvalidReceiptHandle, RefusedHandle, refuse
 from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
 from rqretry.core.limits import UNLIMITED, check_options, read_whole
 from rqretry.core.message_id import born_ms
+from rqretry.core.public_call import hinted_fields
 from rqretry.core.receipt import Receipt
-from rqretry.core.suggestion import hinted_fields
 from rqretry.core.traceparent import trace_id_of
 
 T = TypeVar("T")

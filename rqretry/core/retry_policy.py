@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 from rqretry.core.durations import Duration, compact, milliseconds, spell
 from rqretry.core.errors import CodecError, InvalidArgument, refuse, show
 from rqretry.core.limits import MAX_DELAY_S, UNLIMITED, check_max_retries
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 
 MAX_STEPS = 32
 FIRST_RETRY_LEVEL = 3

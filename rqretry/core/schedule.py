@@ -251,7 +251,7 @@ def _zone(name: Any) -> ZoneInfo:
             " install rqretry[cron], which brings it"
         )
     near = get_close_matches(str(name), known, 1)
-    meant = f", did you mean {near[0]}" if near else ', such as "Europe/Berlin"'
+    meant = f"; did you mean {near[0]}?" if near else ', such as "Europe/Berlin"'
     return refuse("timezone", name, f"is not a known time zone{meant}")
 
 

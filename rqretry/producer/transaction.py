@@ -22,7 +22,7 @@ from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
-from rqretry.core.suggestion import hinted
+from rqretry.core.public_call import hinted
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
 from rqretry.producer.encode import Encoder, chunks, partition_for

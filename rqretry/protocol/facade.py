@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, ge
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.parts import parts_of
-from rqretry.core.suggestion import for_caller
+from rqretry.core.public_call import for_caller
 from rqretry.protocol.command import Operation, Performer, SyncPerformer
 
 P = ParamSpec("P")

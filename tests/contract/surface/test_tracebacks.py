@@ -77,6 +77,7 @@ shown(lambda: greet.send_sync(nmae="Ada"))  # the user's line
 shown(lambda: asyncio.run(publish_numbers()))
 shown(lambda: numbers.publish_sync("one"))  # the user's line
 shown(lambda: asyncio.run(publish_a_number()))
+shown(lambda: app.consumer("t", group="g")(lambda: None))  # the user's line
 shown(lambda: app.client.recall("a" * 16))  # the user's line
 shown(lambda: app.client.admin.stats())  # the user's line
 shown(lambda: asyncio.run(look()))
@@ -93,7 +94,7 @@ def shown(*options: str) -> list[str]:
 
 def test_the_last_frame_is_the_users_and_the_cause_is_one_line() -> None:
     texts = shown()
-    assert len(texts) == 18
+    assert len(texts) == 19
     for text in texts:
         frames = [line.strip() for line in text.splitlines() if line.startswith("  File")]
         assert frames[-1].startswith(HERE), text

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -33,6 +34,7 @@ with EmbeddedRedis() as server:
     with redis.from_url(server.url) as client:
         print(json.dumps({"version": server.version, "served": "PONG" if client.ping() else ""}))
 """
+READING_S = 300
 BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 
@@ -125,6 +127,19 @@ def test_the_first_page_works_with_what_is_installed(
         reader.type("", "which rqretry", f"{environment / 'bin' / 'rqretry'}\n")
         (tmp_path / "bank-is-open").unlink()
         reader.type("", "pytest -q", ". [100%]\n1 passed in 0.31s\n")
+
+
+def test_the_tutorial_works_with_what_is_installed(
+    wheel: Path, environment: Path, tmp_path: Path
+) -> None:
+    install(environment, f"{wheel}[testing]")
+    begun = time.monotonic()
+    with (
+        EmbeddedRedis() as server,
+        Reader(tmp_path, server.url, environment / "bin") as reader,
+    ):
+        assert reader.read(ROOT / "docs" / "start" / "tutorial.md") >= 8
+    assert time.monotonic() - begun < READING_S
 
 
 def test_the_command_runs_in_an_empty_environment(environment: Path) -> None:

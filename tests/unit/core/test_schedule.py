@@ -97,7 +97,7 @@ BAD: list[tuple[tuple[Any, Any, Any], str]] = [
     ((None, "500ms", None), "must be at least 1 s"),
     ((None, "1500ms", None), "must be whole seconds"),
     ((None, "1m", "UTC"), "cannot be given with every=: remove it"),
-    (("0 3 * * *", None, "Europe/Berln"), "is not a known time zone, did you mean Europe/Berlin"),
+    (("0 3 * * *", None, "Europe/Berln"), "is not a known time zone; did you mean Europe/Berlin?"),
     (("0 3 * * *", None, "../../etc/passwd"), "is not a known time zone"),
     (("0 3 * * *", None, 5), "timezone 5 is not a known time zone"),
 ]
