@@ -1,5 +1,6 @@
 """Operations on topics and groups: create, set, pause, unsubscribe, delete."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, sho
 from rqretry.core.limits import (
     DLQ,
     KEEP,
+    UNLIMITED,
     Keep,
     check_group,
     check_partitions,
@@ -31,6 +33,7 @@ from rqretry.core.rates import Rate
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Operation
+from rqretry.protocol.maintain import LiveWorker
 
 
 def topics(context: AdminContext) -> Operation[list[TopicInfo]]:
@@ -182,7 +185,19 @@ def group(context: AdminContext, name: str) -> Operation[GroupInfo]:
     """One consumer group. Raises GroupNotFound."""
     levels = yield from context.catalog.open()
     record = yield from context.catalog.groups.get(check_group(name))
-    return _group_info(record, levels)
+    others = tuple(_other_retries(record, (yield from context.live())))
+    return replace(_group_info(record, levels), other_retries=others)
+
+
+def _other_retries(record: GroupRecord, workers: Sequence[LiveWorker]) -> Iterator[str]:
+    """What live workers named at their start, and does not hold."""
+    for worker in workers:
+        for group, most, policy in groups_of(worker.about).retries:
+            shown = "unlimited" if most == UNLIMITED else most
+            if group == record.name and most not in (None, record.max_retries):
+                yield f"{worker.name} named max_retries={shown}"
+            if group == record.name and policy not in (None, str(record.policy)):
+                yield f"{worker.name} named policy={policy}"
 
 
 def set_group(

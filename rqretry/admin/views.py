@@ -383,6 +383,8 @@ class GroupInfo:
     tags_changed_by: str | None = None
     """Who named other tags than it had, last; None for nobody."""
     tags_changed_at_ms: int | None = None
+    other_retries: tuple[str, ...] = ()
+    """What live workers named at their start, and does not hold: the last start wins, or a pin."""
 
 
 def date(at_ms: int) -> str:

@@ -26,6 +26,8 @@ PINGS = 20
 MAX_SKEW_MS = 1000
 SLOW_MS = 10.0
 _FLAGS_SINCE = 7
+_NEARLY_FULL = 0.9
+_FREE = "let consumers drain the queue, purge dead letters, or raise maxmemory"
 """From here on a script can say that it does not write."""
 
 
@@ -96,7 +98,11 @@ def _eviction(info: Mapping[str, str]) -> Finding:
 
 
 def _memory_limit(info: Mapping[str, str]) -> Finding:
-    limit = int(info.get("maxmemory", "0"))
+    limit, used = int(info.get("maxmemory", "0")), int(info.get("used_memory", "0"))
+    if limit and used >= _NEARLY_FULL * limit:
+        text = f"{used / 2**20:.1f} MiB of maxmemory, {limit / 2**20:.1f} MiB, are used"
+        what = "is refused" if used >= limit else "is refused at 100 %"
+        return Finding("maxmemory", "warning", f"{text}: publishing {what}", _FREE)
     if limit:
         return Finding("maxmemory", "ok", f"maxmemory is {limit // 2**20} MiB")
     text = "maxmemory is not set: a growing queue ends with the machine out of memory"

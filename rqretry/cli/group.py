@@ -159,6 +159,7 @@ def _print_settings(info: GroupInfo) -> None:
             ("tags set", _since(info)),
             ("policy", info.policy),
             ("retries", info.ladder + _then(info)),
+            ("at start", "; ".join(info.other_retries) or None),
             ("max_inflight", info.max_inflight),
             ("rate_limit", info.rate_limit),
             ("dlq_retention", info.dlq_retention_s and spell(info.dlq_retention_s)),
@@ -214,4 +215,5 @@ def _fields(info: GroupInfo) -> dict[str, object]:
             "tags_changed_by": info.tags_changed_by,
             "tags_changed_at": date(info.tags_changed_at_ms),
         }
-    return {"group": info.name, **fields_of(info, _FIELDS), **forecast, **ordered, **tags}
+    others = {"other_retries": info.other_retries} if info.other_retries else {}
+    return {"group": info.name, **fields_of(info, _FIELDS), **others, **forecast, **ordered, **tags}

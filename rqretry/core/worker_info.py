@@ -9,7 +9,8 @@ class About(NamedTuple):
     """The groups and topics that a worker process consumes, and what it cannot lease from.
 
     `scripts` is the version of its scripts; "" for one that does not say so. `tags` is what its
-    consumers named at their start: group, topic and tags. `facts` is all that it said.
+    consumers named at their start: group, topic and tags; `retries` the same of group, max_retries
+    and policy, each None where it was not named. `facts` is all that it said.
     """
 
     groups: tuple[str, ...] = ()
@@ -19,6 +20,7 @@ class About(NamedTuple):
     scripts: str = ""
     tags: tuple[tuple[str, str, str], ...] = ()
     facts: Mapping[str, Any] = {}
+    retries: tuple[tuple[str, int | None, str | None], ...] = ()
 
 
 def groups_of(about: str) -> About:
@@ -29,6 +31,7 @@ def groups_of(about: str) -> About:
         scripts = str(fields.get("scripts", ""))
         found = tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused
         tags = tuple((str(g), str(t), str(named)) for g, t, named in fields.get("tags", ()))
-        return About(*found, scripts, tags, fields)
+        retries = tuple((str(g), most, policy) for g, most, policy in fields.get("retries", ()))
+        return About(*found, scripts, tags, fields, retries)
     except (ValueError, TypeError, KeyError):
         return About()

@@ -86,6 +86,11 @@ class Registration:
                 if spec.tags is not None
                 for topic in spec.topics
             ],
+            "retries": [
+                (spec.group, spec.max_retries, None if spec.policy is None else str(spec.policy))
+                for spec in specs
+                if spec.max_retries is not None or spec.policy is not None
+            ],
         }
         self._refused = refused
         self._activity = activity
