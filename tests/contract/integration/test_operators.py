@@ -146,7 +146,7 @@ async def test_what_is_due_is_moved_by_who_counts_with_no_worker_alive(lab: Lab)
     client.admin.create_topic("t")
     consumer = client.simple_consumer("t", group="g", create_group=True)
     client.publish_many("t", range(3))
-    consumer.receive(2, invisible_duration="30ms")
+    consumer.receive(2, invisible_duration="300ms")
 
     before = lab.stats("g")
     await until(lambda: lab.stats("g").retry == 2)
