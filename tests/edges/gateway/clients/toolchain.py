@@ -63,6 +63,8 @@ class Language:
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / ".complete").exists():
+                for older in set(CACHE.glob(f"{self.name}-*")) - {folder}:
+                    shutil.rmtree(older)
                 self.install(folder)
                 (folder / ".complete").touch()
         return folder
@@ -88,7 +90,8 @@ def _do(command: Iterable[str | Path], folder: Path) -> None:
 def _install_node(folder: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(HERE / "node" / name, folder)
-    _do(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retry-maxtimeout=2000"]
+    _do(["npm", "ci", *options, "--fetch-retry-mintimeout=500"], folder)
 
 
 def _run_node(folder: Path, program: Path) -> list[str]:
