@@ -3,10 +3,11 @@
 Names, severities and thresholds are those of deploy/alerts.yaml, which a test compares.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.core.durations import spell
 
@@ -27,8 +28,8 @@ ALERTS = {
     "LeasesExpire": TICKET,
 }
 """The alert rules that are judged here, without "Rqretry", and their severity."""
-UNREADABLE = "Unreadable"
-"""What workers cannot lease from; an alert on the worker itself."""
+UNREADABLE, STUCK = "Unreadable", "WorkerStuck"
+"""What workers cannot lease from, and those that do nothing: alerts are on the worker itself."""
 NEARLY_FULL = 0.9
 LAG, BACKLOG_OLD_S = 100, 900
 BLOCKED_S = 300
@@ -86,7 +87,11 @@ def moment(group: GroupStats) -> Moment:
 
 
 def incidents(
-    stats: Stats, *, evicts: str | None = None, earlier: Earlier | None = None
+    stats: Stats,
+    *,
+    evicts: str | None = None,
+    earlier: Earlier | None = None,
+    workers: Sequence[WorkerInfo] = (),
 ) -> list[Incident]:
     """Whatever is wrong, the worst first.
 
@@ -94,8 +99,13 @@ def incidents(
         stats: The numbers of now.
         evicts: What is wrong with the server's settings, if anything is.
         earlier: What is compared with, for rates; without it they are not judged.
+        workers: Those that live.
     """
     found = [*_server(stats, evicts)]
+    for one in workers:
+        if one.blocked_s:
+            text = f"the event loop of {one.name} has stood still for {spell(one.blocked_s)}"
+            found.append(Incident(STUCK, text, weight=one.blocked_s))
     for topic in stats.topics:
         found += _topic(topic)
         for group in topic.groups:

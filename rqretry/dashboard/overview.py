@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rqretry.admin.incidents import ALERTS, NEARLY_FULL, Incident
+from rqretry.admin.incidents import ALERTS, NEARLY_FULL, STUCK, UNREADABLE, Incident
 from rqretry.admin.views import Stats
 from rqretry.cli.sizes import in_bytes
 from rqretry.dashboard.charts import SPARK, Points, draw
@@ -37,7 +37,7 @@ async def overview(request: Request, sampler: Sampler, frame: dict[str, object])
     sorts = [*SORTS, *(f"-{name}" for name in SORTS)]
     chosen = {
         "q": text_of(fields, "q"),
-        "show": word_of(fields, "show", (*SHOWS, *ALERTS), ""),
+        "show": word_of(fields, "show", (*SHOWS, *ALERTS, STUCK, UNREADABLE), ""),
         "sort": word_of(fields, "sort", sorts, "problem"),
         "span": span_of(fields),
     }

@@ -62,7 +62,9 @@ class Pages:
     async def workers(self, request: Request) -> Response:
         """Who runs."""
         page = page_of(asked(request, "page"))
-        return self._list("workers.html", await self._admin.workers(), page, {}, "workers")
+        found = await self._admin.workers()
+        found.sort(key=lambda worker: (-worker.blocked_s, -worker.failures, worker.name))
+        return self._list("workers.html", found, page, {}, "workers")
 
     def _list(
         self, template: str, rows: Sequence[Any], page: int, chosen: dict[str, str], name: str

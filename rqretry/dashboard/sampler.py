@@ -4,11 +4,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from rqretry.admin.incidents import Earlier, Incident, Moment, incidents, moment
+from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import Stats
 from rqretry.core.errors import RqretryError
 from rqretry.dashboard.week import Week
@@ -25,7 +26,9 @@ MOST_SERIES = 5000
 log = logging.getLogger("rqretry.dashboard")
 
 Pair = tuple[str, str]
-Read = Callable[[], Awaitable[tuple[Stats, str | None]]]
+Seen = tuple[Stats, Sequence[WorkerInfo], str | None]
+"""Statistics, the live workers, and what is wrong with the server's settings."""
+Read = Callable[[], Awaitable[Seen]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Sample:
 
 
 class Sampler:
-    """The last answers of `read`: statistics, and what is wrong with the server's settings."""
+    """The last answers of `read`."""
 
     def __init__(self, read: Read, *, fresh_s: float = FRESH_S) -> None:
         self._read = read
@@ -83,7 +86,7 @@ class Sampler:
 
     async def _sample(self) -> Stats:
         began = time.monotonic()
-        stats, fault = await self._read()
+        stats, workers, fault = await self._read()
         self._stats, self._at = stats, time.monotonic()
         self._took = self._at - began
         last = self.samples[-1].groups if self.samples else {}
@@ -95,7 +98,7 @@ class Sampler:
             self.samples.popleft()
         first = self.samples[0]
         earlier = Earlier(self._at - first.at, first.groups)
-        self.incidents = incidents(stats, evicts=fault, earlier=earlier)
+        self.incidents = incidents(stats, evicts=fault, earlier=earlier, workers=workers)
         return stats
 
     def rates_now(self) -> dict[Pair, tuple[float, float]]:

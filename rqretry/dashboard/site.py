@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rqretry.admin.views import Stats
 from rqretry.client import AsyncClient
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Guard, Rights
@@ -18,7 +17,7 @@ from rqretry.dashboard.actions import Actions
 from rqretry.dashboard.live import Streams
 from rqretry.dashboard.pages import Pages
 from rqretry.dashboard.render import Page, guarded, not_found
-from rqretry.dashboard.sampler import FRESH_S, Sampler
+from rqretry.dashboard.sampler import FRESH_S, Sampler, Seen
 
 LOOK_S = 1.0
 _FILES = {"style.css": "text/css", "site.js": "text/javascript"}
@@ -40,8 +39,9 @@ def make_site(
         fresh_s: How old the numbers of a page may be, in seconds.
     """
 
-    async def read() -> tuple[Stats, str | None]:
-        return await client.admin.stats(), await parts_of(client).store.look(LOOK_S)
+    async def read() -> Seen:
+        admin = client.admin
+        return await admin.stats(), await admin.workers(), await parts_of(client).store.look(LOOK_S)
 
     sampler = Sampler(read, fresh_s=fresh_s)
     streams = Streams(sampler)

@@ -12,11 +12,10 @@ import httpx
 import pytest
 
 from rqretry import AsyncClient, Client
-from rqretry.admin.views import Stats
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
-from rqretry.dashboard.sampler import Sampler
+from rqretry.dashboard.sampler import Sampler, Seen
 from rqretry.dashboard.site import make_site
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.admin.bench import Bench
@@ -134,8 +133,8 @@ async def test_looking_changes_nothing(bench: Bench) -> None:
 
 
 async def test_rates_are_what_was_counted_between_two_samples(bench: Bench) -> None:
-    async def read() -> tuple[Stats, None]:
-        return await client.admin.stats(), None
+    async def read() -> Seen:
+        return await client.admin.stats(), (), None
 
     async with AsyncClient(bench.url) as client:
         sampler = Sampler(read, fresh_s=0.0)

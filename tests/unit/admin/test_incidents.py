@@ -8,6 +8,7 @@ import pytest
 
 from rqretry.admin import incidents as judged
 from rqretry.admin.incidents import ALERTS, Earlier, Moment, incidents, moment
+from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import Blocker, GroupStats, Stats, TopicStats, Waiting
 
 RULES = (Path(__file__).parents[3] / "deploy/alerts.yaml").read_text()
@@ -95,6 +96,13 @@ def test_what_concerns_topics_and_the_server_is_seen_and_what_pages_is_first() -
         *("TopicWithoutGroup", "TransactionParked"),
     ]
     assert names({"stored": 90, "max_messages": 100}, {}, used_memory=90, max_memory=100) == []
+
+
+def test_a_worker_that_stands_still_is_seen() -> None:
+    found = [WorkerInfo("w1", ("g",), ("t",), 1, 1), WorkerInfo("w2", (), (), 2, 1, blocked_s=61)]
+    (one,) = incidents(Stats("n", ()), workers=found)
+    assert (one.name, one.severity) == ("WorkerStuck", "page")
+    assert one.text == "the event loop of w2 has stood still for 1 m 1 s"
 
 
 def test_the_alert_rules_have_the_same_names_severities_and_thresholds() -> None:
