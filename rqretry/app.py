@@ -14,12 +14,13 @@ from rqretry.consumer.declared import Declared
 from rqretry.consumer.decorators import Decorators
 from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.durations import Duration, seconds
-from rqretry.core.errors import RqretryError, end_at_caller
+from rqretry.core.errors import RqretryError, end_at_caller, refuse
 from rqretry.core.limits import check_flag
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.parts import parts_of
 from rqretry.core.public_call import hinted
+from rqretry.core.redact import Redact, use
 from rqretry.core.settings import Settings
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.transaction import AsyncTransaction
@@ -158,6 +159,9 @@ class App(Decorators[AppParts]):
             repeated while the server does not answer, 10 ms or more; default 15 s.
         lifespan: An async context manager function that gets the app, entered in each worker
             process before the first message and left after the last; its value is `app.state`.
+        redact: A function from text to text without secrets, for what reaches failure records, logs
+            and spans, of the whole process; passwords, tokens and credentials in URLs are taken
+            out before it in any case.
 
     Attributes:
         state: What the lifespan yielded; None outside of it.
@@ -178,7 +182,10 @@ class App(Decorators[AppParts]):
         create_topics: bool = True,
         timeout: Duration = REPEAT_SECONDS,
         lifespan: Lifespan | None = None,
+        redact: Redact | None = None,
     ) -> None:
+        if redact is not None:
+            _redact_with(redact)
         modules = [include] if isinstance(include, str) else list(include)
         patience = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
         clients = AppClients((url, namespace, delay_levels), (Client, AsyncClient))
@@ -341,3 +348,9 @@ class App(Decorators[AppParts]):
     def __repr__(self) -> str:
         settings, count = self._parts.settings, len(self._parts.consumers)
         return f"<App {settings.url.safe} namespace {settings.namespace}, {count} consumers>"
+
+
+def _redact_with(redact: Any) -> None:
+    if not callable(redact):
+        refuse("redact", redact, "must be a function from text to text")
+    use(redact)

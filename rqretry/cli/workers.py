@@ -41,7 +41,7 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 @click.argument("group", metavar="GROUP")
 @json_command
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
-    """List the messages of GROUP under a lease, by its deadline, with who holds it."""
+    """List the messages of GROUP under a lease, by its deadline."""
     with connected(context) as client:
         found = client.admin.inflight(group)
     if not found:

@@ -18,6 +18,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from rqretry.core.errors import show
+from rqretry.core.redact import redacted
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
@@ -153,7 +154,7 @@ def describe_replay(actor: str) -> str:
 
 def formatted(error: BaseException) -> str:
     """The traceback as text, cut in the middle where it is very long."""
-    text = _encodable("".join(traceback.format_exception(error)))
+    text = redacted(_encodable("".join(traceback.format_exception(error))))
     if len(text) <= _TRACEBACK_CHARACTERS:
         return text
     half = _TRACEBACK_CHARACTERS // 2
@@ -214,9 +215,10 @@ def _record(
     cause: str, type_: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
     # A JSON encoder for each record would cost ten times as much.
+    message = _cut(redacted(message[:_TEMPLATE_CHARACTERS]))
     if seconds < _NO_TIME_S and not trace:
-        return _instant(cause, type_, fingerprint, worker, _cut(message))
-    begin = _begin(cause, type_, fingerprint, worker, _cut(message))
+        return _instant(cause, type_, fingerprint, worker, message)
+    begin = _begin(cause, type_, fingerprint, worker, message)
     traced = f',"s":{_quoted(trace)}' if trace else ""
     return f'{begin}{traced},"d":{round(seconds, 3)}}}'
 

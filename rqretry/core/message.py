@@ -164,9 +164,9 @@ class Message(Generic[T]):
     """
 
     __slots__ = (
-        "_error", "_expires", "_fitted", "_lease", "_published_ms", "_span", "_trace_id", "attempt",
-        "body", "cancelled", "group", "headers", "id", "keys", "max_retries", "message_group",
-        "tag", "topic",
+        "_error", "_expires", "_fitted", "_lease", "_now_ms", "_published_ms", "_span", "_trace_id",
+        "attempt", "body", "cancelled", "group", "headers", "id", "keys", "max_retries",
+        "message_group", "tag", "topic",
     )  # fmt: skip
 
     id: str
@@ -181,6 +181,7 @@ class Message(Generic[T]):
     group: str
     cancelled: bool
     _trace_id: str
+    _now_ms: int | None
     _span: Any
 
     def __init__(

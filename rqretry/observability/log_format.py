@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TextIO
 
 from rqretry.core.errors import escape, show
 from rqretry.core.message import Message
+from rqretry.core.redact import redacted, redacted_value
 from rqretry.core.traceparent import ids_of
 from rqretry.observability import observer
 
@@ -179,11 +180,12 @@ class TextFormatter(logging.Formatter):
         ends += [f"{name} {id_}" for name, id_ in known if id_]
         line += f" [{', '.join(ends)}]" if ends else ""
         trace = getattr(record, "traceback", "") if self._tracebacks else ""
-        return "\n".join([escape(line), *(f"    {escape(each)}" for each in trace.splitlines())])
+        lines = [escape(redacted(line)), *(f"    {escape(each)}" for each in trace.splitlines())]
+        return "\n".join(lines)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """The traceback, so that no line of it looks like a record."""
-        lines = super().formatException(ei).splitlines()
+        lines = redacted(super().formatException(ei)).splitlines()
         return "\n".join(f"    {escape(line)}" for line in lines)
 
 
@@ -209,7 +211,7 @@ class JsonFormatter(logging.Formatter):
             "ts": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
             "pid": record.process or os.getpid(),
         }
         for field in FIELDS:
@@ -217,12 +219,13 @@ class JsonFormatter(logging.Formatter):
             if value is not None:
                 line[field] = value
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        extra = {n: v for n, v in vars(record).items() if n not in line and n not in _NO_EXTRA}
+            line["exception"] = redacted(self.formatException(record.exc_info))
+        given = {n: v for n, v in vars(record).items() if n not in line and n not in _NO_EXTRA}
         try:
-            return json.dumps(line | extra, default=str)
+            return json.dumps(line | redacted_value("", given), default=lambda v: redacted(str(v)))
         except (TypeError, ValueError, RecursionError):  # keys that are no text, a loop
-            return json.dumps(line | {name: show(value) for name, value in extra.items()})
+            shown = {name: redacted_value(name, show(value)) for name, value in given.items()}
+            return json.dumps(line | shown)
 
 
 def _log_uncaught(

@@ -47,7 +47,7 @@ class TracedAttempt:
             f"process {message.topic}",
             context=parent,
             kind=SpanKind.CONSUMER,
-            attributes=semconv.delivery(namespace, message, worker, "process", "process"),
+            attributes=_started(telemetry, namespace, message, worker),
             links=semconv.links(*linked),
         )
         context = self.span.get_span_context()
@@ -92,23 +92,33 @@ class TracedAttempt:
             span.set_attribute(semconv.LEVEL, level)
         if due_ms is not None:
             span.set_attributes(semconv.when(due_ms))
+            self.telemetry.due.note(self._message, due_ms)
         if outcome != SUCCESS and failure is not None:
             self._record_failure(failure)
         span.end(self.ended_ns)
         seconds = self._seconds or time.perf_counter() - self._began
         meters, message = self.telemetry.meters, self._message
-        meters.attempted(message.topic, message.group, outcome, seconds)
+        error = "" if failure is None else self.error or failure.type or failure.cause
+        meters.attempted(message.topic, message.group, outcome, seconds, error)
         if outcome == DEAD_LETTER:
             trace_death(self, message, failure)
 
     def _raised(self, error: BaseException) -> None:
         if not self._over:
             self.error = type(error).__qualname__
-            self.span.record_exception(error)
+            semconv.record_error(self.span, error)
 
     def _record_failure(self, failure: AttemptError) -> None:
         self.span.set_attributes(failure_attributes(failure, self.error))
         self.span.set_status(Status(StatusCode.ERROR, failure.message or failure.cause))
+
+
+def _started(
+    telemetry: Telemetry, namespace: str, message: Message[Any], worker: str
+) -> semconv.SpanAttributes:
+    found = semconv.delivery(namespace, message, worker, "process", "process")
+    found.update(semconv.waited(message, telemetry.due.take(message)))
+    return found
 
 
 def failure_attributes(failure: AttemptError, error: str = "") -> dict[str, str]:

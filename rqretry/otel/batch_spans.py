@@ -72,7 +72,7 @@ class TracedBatch:
                 raise
             except BaseException as error:
                 self.error = type(error).__qualname__
-                self.span.record_exception(error)
+                semconv.record_error(self.span, error)
                 raise
             finally:
                 self._seconds = time.perf_counter() - self._began

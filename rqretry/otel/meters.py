@@ -10,7 +10,11 @@ from opentelemetry.trace import Tracer
 from rqretry.core.message import Message
 from rqretry.otel import semconv
 
-_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 900)
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""As the conventions advise; handlers may take longer."""
+_PROCESS_S = (*_BUCKETS_S, 60, 300, 900)
+_MOST_ERRORS, _OTHER_ERRORS = 100, "_OTHER"
+_MOST_DUE = 10_000
 
 
 class Meters:
@@ -18,6 +22,7 @@ class Meters:
 
     def __init__(self, meter: Meter) -> None:
         buckets: dict[str, Any] = {"explicit_bucket_boundaries_advisory": _BUCKETS_S}
+        self._errors: set[str] = set()
         self._sent = meter.create_counter(
             "messaging.client.sent.messages", "{message}", "Messages published."
         )
@@ -31,7 +36,10 @@ class Meters:
             "messaging.client.consumed.messages", "{message}", "Attempts, by how they ended."
         )
         self._processing = meter.create_histogram(
-            "messaging.process.duration", "s", "How long attempts took.", **buckets
+            "messaging.process.duration",
+            "s",
+            "How long attempts took.",
+            explicit_bucket_boundaries_advisory=_PROCESS_S,
         )
 
     def published(
@@ -52,15 +60,41 @@ class Meters:
         """A simple consumer settled; `verb` is one of observer.ACK, NACK, CHANGE, RELEASE."""
         self._sending.record(seconds, _labels(verb, topic, error))
 
-    def attempted(self, topic: str, group: str, outcome: str, seconds: float | None) -> None:
+    def attempted(
+        self, topic: str, group: str, outcome: str, seconds: float | None, error: str = ""
+    ) -> None:
         """An attempt ended; `outcome` is one of observer.OUTCOMES.
 
-        `seconds` is None where another message of its batch has them.
+        `seconds` is None where another message of its batch has them; `error` is the type of what
+        it failed with, of which the first hundred are told apart.
         """
         labels = _attempt(topic, group, outcome)
         self._consumed.add(1, labels)
+        if error:
+            if len(self._errors) < _MOST_ERRORS:
+                self._errors.add(error)
+            labels = labels | {"error.type": error if error in self._errors else _OTHER_ERRORS}
         if seconds is not None:
             self._processing.record(seconds, labels)
+
+
+class DueTimes:
+    """When messages are due that failed in this process; others it does not know."""
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], int] = {}
+
+    def note(self, message: Message[Any], due_ms: int) -> None:
+        """It waits until then, server time."""
+        if len(self._due) >= _MOST_DUE:
+            self._due.clear()
+        self._due[message.group, message.id] = due_ms
+
+    def take(self, message: Message[Any]) -> int | None:
+        """When it was due; None where that is not known."""
+        if message.attempt == 1:
+            return None
+        return self._due.pop((message.group, message.id), None)
 
 
 class Telemetry(NamedTuple):
@@ -70,11 +104,13 @@ class Telemetry(NamedTuple):
         tracer: Starts the spans.
         meters: Count and time.
         one_trace: All attempts of a message are in the trace of its publish.
+        due: When messages are due that failed here.
     """
 
     tracer: Tracer
     meters: Meters
     one_trace: bool
+    due: DueTimes
 
 
 @lru_cache(1024)

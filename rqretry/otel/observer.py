@@ -15,7 +15,7 @@ from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import TracedAttempt
 from rqretry.otel.batch_spans import TracedBatch
 from rqretry.otel.dead_letter_spans import trace_dead_letter
-from rqretry.otel.meters import Meters, Telemetry
+from rqretry.otel.meters import DueTimes, Meters, Telemetry
 from rqretry.otel.publish_spans import TracedPublication
 from rqretry.otel.receive_spans import TracedSettling, trace_received
 from rqretry.otel.redrive_spans import TracedRedrive
@@ -51,6 +51,7 @@ class OtelObserver:
             tracers.get_tracer(semconv.SCOPE, __version__),
             Meters(meters.get_meter(semconv.SCOPE, __version__)),
             one_trace,
+            DueTimes(),
         )
         self._start = start
         self._flush = flush

@@ -45,7 +45,8 @@ def trace_received(
             context=parent,
             kind=SpanKind.CLIENT,
             attributes=semconv.delivery(namespace, message, client, "receive", "receive")
-            | {semconv.OUTCOME: RECEIVED, "messaging.batch.message_count": len(messages)},
+            | {semconv.OUTCOME: RECEIVED}
+            | ({"messaging.batch.message_count": len(messages)} if len(messages) > 1 else {}),
             links=semconv.links(*linked),
             start_time=asked_ns,
         )

@@ -21,7 +21,10 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from rqretry.core.errors import show
+from rqretry.core.failure_record import formatted
 from rqretry.core.message import Message
+from rqretry.core.redact import redacted
 from rqretry.core.traceparent import parse
 
 SCOPE = "rqretry"
@@ -33,6 +36,9 @@ OUTCOME = "rqretry.outcome"
 LEVEL = "rqretry.level"
 NEXT_DUE = "rqretry.next_due"
 NEXT_DUE_MS = "rqretry.next_due_ms"
+QUEUE_WAIT_MS = "rqretry.queue_wait_ms"
+"""From when a message was due, a first attempt's since it was published, to this attempt."""
+DUE_MS = "rqretry.due_ms"
 WORKER = "rqretry.worker"
 LINKED_AS = "rqretry.link"
 """Of a link: "publish", "previous_attempt", "redrive", "receive" or "message"."""
@@ -84,6 +90,21 @@ def delivery(
     found["rqretry.fencing_token"] = lease_no
     if message.tag is not None:
         found["rqretry.tag"] = message.tag
+    if message.message_group is not None:
+        found["rqretry.message_group"] = message.message_group
+    if message.keys:
+        found["rqretry.keys"] = " ".join(message.keys)
+    return found
+
+
+def waited(message: Message[Any], due_ms: int | None) -> dict[str, int]:
+    """How long a message waited for this attempt, by the server's clock, as far as it is known."""
+    now_ms: int | None = getattr(message, "_now_ms", None)
+    published = message._published_ms if message.attempt == 1 else None  # noqa: SLF001 - no text
+    since_ms = published if due_ms is None else due_ms
+    found = {} if due_ms is None else {DUE_MS: due_ms}
+    if now_ms is not None and since_ms is not None:
+        found[QUEUE_WAIT_MS] = max(0, now_ms - since_ms)
     return found
 
 
@@ -152,9 +173,31 @@ def carry(span: Span, headers: dict[str, str]) -> None:
 
 def fail(span: Span, error: BaseException) -> None:
     """A span's call failed with this error; the span goes on."""
-    span.record_exception(error)
+    record_error(span, error)
     span.set_attribute("error.type", type(error).__qualname__)
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.set_status(Status(StatusCode.ERROR, redacted(str(error))))
+
+
+def record_error(span: Span, error: BaseException) -> None:
+    """As record_exception of OpenTelemetry, without the secrets of its texts."""
+    type_ = type(error)
+    named = type_.__qualname__
+    if type_.__module__ not in ("", "builtins"):
+        named = f"{type_.__module__}.{named}"
+    attributes = {
+        "exception.type": named,
+        "exception.message": redacted(_text_of(error)),
+        "exception.stacktrace": formatted(error),
+        "exception.escaped": "False",
+    }
+    span.add_event("exception", attributes)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - somebody's __str__
+        return show(error)
 
 
 def fail_all(spans: Sequence[Span], error: BaseException) -> None:

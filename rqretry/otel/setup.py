@@ -4,15 +4,18 @@ A program that sets up OpenTelemetry on its own calls `rqretry.otel.instrument()
 """
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import HOST_NAME, PROCESS_PID, SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
@@ -132,11 +135,12 @@ def _queue_size() -> int:
     return size
 
 
-def _names(settings: TraceSettings) -> dict[str, str]:
+def _names(settings: TraceSettings) -> dict[str, Any]:
     named = variable("OTEL_SERVICE_NAME") or SERVICE_NAME in (
         variable("OTEL_RESOURCE_ATTRIBUTES") or ""
     )
-    return {} if named else {SERVICE_NAME: settings.service}
+    where = {HOST_NAME: socket.gethostname(), PROCESS_PID: os.getpid()}
+    return where if named else where | {SERVICE_NAME: settings.service}
 
 
 def _sampler() -> Sampler:

@@ -339,3 +339,27 @@ def test_a_queue_that_cannot_work_is_one_sentence(
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=shown):
         Tracing(TraceSettings("http://127.0.0.1:1", "test"))
+
+
+async def test_spans_say_why_an_attempt_was_late_and_show_no_secrets(
+    lab: Lab, collector: Collector, traced: Traced
+) -> None:
+    tracing = traced(collector.http)
+    app = lab.app()
+
+    @app.consumer("t", group="g", policy=RetryPolicy.fixed("20ms", max_retries=1))
+    async def charge(message: Message[Any]) -> None:
+        raise ValueError("password=hunter2 is wrong")
+
+    async with lab.working(app):
+        await app.publish("t", 1, keys=["k1", "k2"], message_group="m")
+        await counted(lab, "g", dead=1)
+    tracing.stop()
+    spans = collector.wait(4)
+    first, second = sorted(named(spans, "process t"), key=lambda span: span.start_ns)
+    assert (first["rqretry.keys"], first["rqretry.message_group"]) == ("k1 k2", "m")
+    assert second["rqretry.due_ms"] == first["rqretry.next_due_ms"]
+    assert 0 <= second["rqretry.queue_wait_ms"] < 60_000
+    assert "rqretry.due_ms" not in first.attributes
+    assert "hunter2" not in str(spans)
+    assert second.shown == "password=*** is wrong"

@@ -53,4 +53,11 @@ CASES = (
         Symbol("Heartbeat._look_at_loop", always(None)),
         "tests/edges/cli/test_incidents.py::test_the_cause_of_what_handlers_do_is_in_the_output",
     ),
+    case(
+        "R38",
+        "what handlers raise is shown as it is",
+        Symbol("core:redacted", lambda _original: str),
+        "tests/unit/core/test_redact.py::"
+        "test_an_app_says_what_else_is_a_secret_in_records_and_logs",
+    ),
 )
