@@ -25,7 +25,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools docs/examples)
 
 .DEFAULT_GOAL := help
-.PHONY: simulation docs help setup demo check test campaign chaos soak lint mutants bench bench-peers dist clean
+.PHONY: simulation docs help setup demo check test test-pythons campaign chaos soak lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test: setup ## run all the tests (TESTFLAGS=... for pytest)
 soak: setup ## let the model test run for ten minutes with new seeds, which it prints (SECONDS=n, SEED=n)
 	@TESTS_MODEL=soak $(if $(SECONDS),TESTS_MODEL_SECONDS=$(SECONDS)) $(if $(SEED),TESTS_MODEL_SEED=$(SEED)) \
 	$(BIN)/python -m pytest -s tests/model
+
+test-pythons: ## run the unit and contract tests on every Python that is installed (TESTFLAGS=... for pytest)
+	@tools/test_pythons.sh $(TESTFLAGS) tests/unit tests/contract
 
 campaign: setup ## run the tests that are left out of `make test` because they take minutes
 	@$(BIN)/python -m pytest -m campaign $(TESTFLAGS)

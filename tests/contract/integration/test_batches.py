@@ -170,3 +170,18 @@ def test_a_worker_killed_in_a_batch_has_used_one_attempt_of_each_message(lab: La
     assert seen.keys() == set(ids)
     assert sorted(seen.values()) == ["1"] * 10 + ["2"] * 10
     lab.audit()
+
+
+async def test_a_rate_limit_counts_the_messages_of_batches(lab: Lab) -> None:
+    app, calls = lab.app(), Calls()
+
+    @app.consumer("t", group="g", batch=10, batch_wait="50ms", rate_limit="40/s")
+    async def handle(messages: Messages) -> None:
+        calls.add(messages)
+
+    await app.publish_many("t", range(100))
+    async with lab.working(app):
+        await calls.seen.count(100)
+    assert sorted(message.body for message in calls.seen.messages) == list(range(100))
+    assert max(calls.sizes) <= 10
+    assert calls.seen.at[-1] - calls.seen.at[0] > 0.75  # 40 at once, the others in 1.5 s

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from rqretry import App, Client, ConfigError, RetryPolicy
+from rqretry import App, Client, ConfigError, Message, RetryPolicy
 from rqretry.checks.acl import rules
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import check
@@ -62,6 +62,7 @@ async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
     app = App(url_of("worker"), namespace=NAMESPACE)
     app.topic("t.paid", partitions=2)
     seen: list[Any] = []
+    ticked: list[Message[Any]] = []
 
     @app.consumer("t.paid", group="g.mail", policy=RetryPolicy.ladder("10ms", max_retries=1))
     async def handle(message: Any) -> None:
@@ -69,13 +70,14 @@ async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
         if message.body == "bad":
             raise ValueError(message.body)
 
+    app.cron(every="1s", name="g.tick")(ticked.append)
     worker = parts_of(app).worker(grace=1)
     task = asyncio.ensure_future(worker.run())
     await worker.started.wait()
     await app.publish("t.paid", "good")
     await app.publish("t.paid", "bad")
     async with asyncio.timeout(10):
-        while len(seen) < 3:  # noqa: ASYNC110 - handlers of another task fill it
+        while len(seen) < 3 or not ticked:  # noqa: ASYNC110 - handlers of another task fill it
             await asyncio.sleep(0.01)
     worker.stop()
     await task

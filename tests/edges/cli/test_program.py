@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from rqretry import Client
+from rqretry import App, Client, Message
+from rqretry.cli.banner import print_banner
 from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.conftest import Program
@@ -111,6 +112,17 @@ def test_the_banner_reports_what_is_pinned_whatever_the_handler_asks_for(
     out, _ = ended(worker, signal.SIGINT)
     assert "1 retry = 2 deliveries over 10 s, then %DLQ%counts" in out
     assert "at most 7 in flight, over all workers" in out
+
+
+def test_the_banner_reports_how_large_batches_are(capsys: pytest.CaptureFixture[str]) -> None:
+    app = App()
+
+    @app.consumer("rows", group="sink", batch=200)
+    async def store(_messages: list[Message[int]]) -> None:
+        """Nothing."""
+
+    print_banner(app, [], "the default", reached=False, processes=1, concurrency=None)
+    assert "4 batches of up to 200 at once in each process (async)" in capsys.readouterr().out
 
 
 def test_a_worker_with_an_embedded_redis_prints_its_url(program: Program, shop: str) -> None:
