@@ -6,10 +6,12 @@ However many clients wait, one call at a time leases, and one connection waits f
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
@@ -29,6 +31,8 @@ log = logging.getLogger("rqretry")
 
 MOST_POLLS = 10_000
 """Long polls that one process holds open; further ones are refused."""
+_MOST_ENDED = 4
+"""So many ends of polls are kept for each that waits, before the others are dropped."""
 _RECORD_S = 5.0
 """For how long a group's settings are remembered."""
 
@@ -52,7 +56,11 @@ class GroupReader:
     def __init__(self, store: Store, operations: SimpleOperations) -> None:
         self.operations = operations
         self._store = store
-        self._polls: deque[Poll] = deque()
+        self._polls: OrderedDict[Poll, None] = OrderedDict()
+        """Those that wait, the oldest first."""
+        self._ends: list[tuple[float, int, Poll]] = []
+        """A heap of when they end; some of them wait no longer."""
+        self._number = count()
         self._task: asyncio.Task[None] | None = None
         self._block: asyncio.Task[str | None] | None = None
         self._asked = asyncio.Event()
@@ -64,7 +72,12 @@ class GroupReader:
 
     async def receive(self, poll: Poll) -> list[Message[Any]]:
         """What there is for it, at once or before it ends; possibly nothing."""
-        self._polls.append(poll)
+        self._polls[poll] = None
+        poll.answer.add_done_callback(lambda _: self._polls.pop(poll, None))
+        if len(self._ends) > _MOST_ENDED * (len(self._polls) + 1):
+            self._ends = [end for end in self._ends if end[2] in self._polls]
+            heapify(self._ends)
+        heappush(self._ends, (poll.until, next(self._number), poll))
         self._asked.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -72,7 +85,7 @@ class GroupReader:
 
     async def aclose(self) -> None:
         """Answer those that wait with nothing."""
-        for poll in self._polls:
+        for poll in [*self._polls]:
             if not poll.answer.done():
                 poll.answer.set_result([])
         tasks = [task for task in (self._task, self._block) if task is not None]
@@ -84,7 +97,7 @@ class GroupReader:
         full, found, again_s = False, list[Message[Any]](), 0.0
         while self._polls:
             self._asked.clear()
-            poll = self._polls[0]
+            poll = next(iter(self._polls))
             try:
                 found, again_s = [], 0.0
                 if not poll.answer.done():
@@ -94,7 +107,7 @@ class GroupReader:
                 continue
             full = len(found) >= poll.most
             if found or poll.answer.done():
-                self._polls.popleft()
+                self._polls.pop(poll, None)
                 self._hand_over(poll, found)
             elif not self._end_polls():
                 await self._wait(again_s)
@@ -112,7 +125,8 @@ class GroupReader:
             in_background(give_back(self._store, self.operations, found, poll.client.worker))
 
     def _fail(self, error: Exception) -> None:
-        polls, self._polls = self._polls, deque()
+        polls = [*self._polls]
+        self._polls.clear()
         for poll in polls:
             if not poll.answer.done():
                 poll.answer.set_exception(error)
@@ -120,16 +134,16 @@ class GroupReader:
     def _end_polls(self) -> bool:
         """Answer those whose time is over; whether there were any."""
         now, before = time.monotonic(), len(self._polls)
-        for poll in [*self._polls]:
-            if poll.until <= now or poll.answer.done():
-                self._polls.remove(poll)
-                if not poll.answer.done():
-                    poll.answer.set_result([])
+        while self._ends and (self._ends[0][0] <= now or self._ends[0][2] not in self._polls):
+            *_, poll = heappop(self._ends)
+            self._polls.pop(poll, None)
+            if not poll.answer.done():
+                poll.answer.set_result([])
         return len(self._polls) < before
 
     async def _wait(self, again_s: float) -> None:
         """Until a message comes, another poll does, or the time of one is over."""
-        rest = min(poll.until for poll in self._polls) - time.monotonic()
+        rest = self._ends[0][0] - time.monotonic()
         loop = asyncio.get_running_loop()
         if self._block is None or self._block.done():
             step = Block(self.operations.wake_keys, max(again_s, _SHORTEST_S))

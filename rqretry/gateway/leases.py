@@ -1,7 +1,8 @@
 """What clients hold: leases that are renewed for them until they settle, or are gone.
 
 A push consumer asks for that (auto_renew): it knows no visibility. It is renewed as long as its
-client lives, and fails with cause `timeout` after consume_timeout, as in a Python worker.
+client lives, here or at another gateway, and fails with cause `timeout` after consume_timeout, as
+in a Python worker.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import InvalidReceiptHandle, RqretryError
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.gateway.clients import ConnectedClient
+from rqretry.gateway.gateways import Gateways
 from rqretry.gateway.operations import PushOperations, give_back
 from rqretry.protocol.command import batches
 from rqretry.protocol.keys import GroupKeys
@@ -46,8 +48,9 @@ class Held:
 class Leases:
     """All that the clients of one process hold."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gateways: Gateways) -> None:
         self._store = store
+        self._gateways = gateways
         self._held: dict[str, Held] = {}
 
     def __len__(self) -> int:
@@ -97,10 +100,10 @@ class Leases:
         """Renew what is to be renewed; end what is past its time."""
         places: dict[GroupKeys, list[Held]] = {}
         for text, one in [*self._held.items()]:
-            if not one.client.alive:
-                del self._held[text]  # its deadline counts a failed attempt
+            if not (one.client.alive or await self._gateways.knows(one.client.worker)):
+                self._held.pop(text, None)  # its deadline counts a failed attempt
             elif now >= one.ends_at:
-                del self._held[text]
+                self._held.pop(text, None)
                 await self._time_out(one)
             else:
                 keys = one.operations.keys_of(one.handle)

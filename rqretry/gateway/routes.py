@@ -4,6 +4,7 @@ from typing import Any
 
 from rqretry.core.limits import DLQ
 from rqretry.gateway.codes import OK, Code, Refused
+from rqretry.gateway.gateways import Gateways
 from rqretry.gateway.groups import Groups
 from rqretry.gateway.messages import TYPES
 from rqretry.gateway.protocol import v2
@@ -20,21 +21,22 @@ class Routes:
     Args:
         names: Of topics and groups.
         groups: The groups.
-        endpoints: Where clients reach this gateway; None: as they have.
+        gateways: Where clients reach this and the others.
     """
 
-    def __init__(self, names: Names, groups: Groups, endpoints: Any) -> None:
+    def __init__(self, names: Names, groups: Groups, gateways: Gateways) -> None:
         self._names = names
         self._groups = groups
-        self._endpoints = endpoints
+        self._gateways = gateways
 
     async def query_route(self, request: Any, _caller: Caller) -> Any:
         """The partitions of a topic, one queue each."""
         topic = self._names.topic(request.topic, source=True)
         partitions = await self._partitions(topic)
-        answer = v2.QueryRouteResponse(status=OK)
+        answer, places = v2.QueryRouteResponse(status=OK), await self._places(request)
         for number in range(partitions):
-            self._fill(answer.message_queues.add(), request, number)
+            place = places[number % len(places)]
+            self._fill(answer.message_queues.add(), request.topic, number, place)
         return answer
 
     async def query_assignment(self, request: Any, _caller: Caller) -> Any:
@@ -44,8 +46,8 @@ class Routes:
         await self._partitions(topic)
         if not self._groups.create:
             await self._groups.record(group)
-        answer = v2.QueryAssignmentResponse(status=OK)
-        self._fill(answer.assignments.add().message_queue, request, ANY_QUEUE)
+        answer, (place, *_) = v2.QueryAssignmentResponse(status=OK), await self._places(request)
+        self._fill(answer.assignments.add().message_queue, request.topic, ANY_QUEUE, place)
         return answer
 
     async def _partitions(self, topic: str) -> int:
@@ -54,16 +56,19 @@ class Routes:
             return 1
         return await self._groups.partitions(topic)
 
-    def _fill(self, queue: Any, request: Any, number: int) -> None:
-        queue.topic.CopyFrom(request.topic)
-        queue.id = number
-        queue.permission = v2.Permission.READ_WRITE
-        queue.broker.name = BROKER
-        endpoints = self._endpoints or request.endpoints
-        if not endpoints.addresses:
+    async def _places(self, request: Any) -> list[Any]:
+        places = await self._gateways.endpoints() or [request.endpoints]
+        if not places[0].addresses:
             raise Refused(
                 Code.ILLEGAL_ACCESS_POINT,
                 "the request names no endpoints and the gateway none of its own (--advertise)",
             )
-        queue.broker.endpoints.CopyFrom(endpoints)
+        return places
+
+    def _fill(self, queue: Any, topic: Any, number: int, place: Any) -> None:
+        queue.topic.CopyFrom(topic)
+        queue.id = number
+        queue.permission = v2.Permission.READ_WRITE
+        queue.broker.name = BROKER
+        queue.broker.endpoints.CopyFrom(place)
         queue.accept_message_types.extend(TYPES)

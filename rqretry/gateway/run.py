@@ -6,13 +6,11 @@ import socket
 import ssl
 import tempfile
 from dataclasses import dataclass
-from typing import Any
 
 from rqretry.client import AsyncClient
 from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.front import Front
-from rqretry.gateway.requests import endpoints_of
 from rqretry.gateway.server import Gateway, Terms
 
 CALL_S = 2.0
@@ -37,12 +35,11 @@ async def run(listening: socket.socket, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    endpoints: Any = endpoints_of(*options.advertise) if options.advertise else None
     with tempfile.TemporaryDirectory(prefix="rqretry-") as folder:
         backend = f"{folder}/grpc.sock"
         async with AsyncClient(options.url, namespace=options.namespace, timeout=CALL_S) as client:
             parts_of(client).catalog.topics.only_declared = not options.create
-            gateway = Gateway(client, options.keys, Terms(endpoints, options.create))
+            gateway = Gateway(client, options.keys, Terms(options.advertise, options.create))
             await gateway.serve(f"unix:{backend}")
             front = Front(listening, backend, options.tls, lambda: parts_of(client).store.fault)
             accepting = loop.create_task(front.serve())

@@ -15,6 +15,7 @@ from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.clients import Clients
 from rqretry.gateway.codes import Code, status, status_of
+from rqretry.gateway.gateways import Gateways
 from rqretry.gateway.groups import Groups
 from rqretry.gateway.leases import Leases
 from rqretry.gateway.protocol import SERVICE, service, v2
@@ -42,11 +43,11 @@ class Terms:
     """How a gateway serves.
 
     Attributes:
-        endpoints: Where clients reach it, for routes; None: as they have.
+        advertise: Where clients reach it, for routes; None: as they have.
         create: Whether unknown topics and groups are created.
     """
 
-    endpoints: Any = None
+    advertise: tuple[str, int] | None = None
     create: bool = False
 
 
@@ -60,10 +61,11 @@ class Calls:
         self.keys = keys
         self.clients = Clients(store, catalog.keys)
         self.groups = Groups(store, catalog, create=terms.create)
-        self.leases = Leases(store)
+        self.gateways = Gateways(store, catalog.keys, terms.advertise)
+        self.leases = Leases(store, self.gateways)
         self.transactions = Transactions(self.names, client, self.clients)
         self._sending = Sending(self.names, client, self.transactions.prepare)
-        self._routes = Routes(self.names, self.groups, terms.endpoints)
+        self._routes = Routes(self.names, self.groups, self.gateways)
 
     def handlers(self) -> dict[str, Any]:
         """A handler for each method of the service."""
@@ -167,6 +169,7 @@ class Gateway:
         await server.start()
         self._stack.push_async_callback(self._end, server)
         beside = (
+            self.calls.gateways.keep_registered(),
             self.calls.clients.keep_registered(),
             self.calls.leases.keep_renewed(),
             self.calls.transactions.keep_checking(),
@@ -184,6 +187,7 @@ class Gateway:
     async def _end(self, server: Any) -> None:
         await self.calls.groups.aclose()
         await server.stop(grace=2.0)
+        await self.calls.gateways.unregister()
         await self.calls.clients.unregister()
 
     async def _keep_up(self) -> None:

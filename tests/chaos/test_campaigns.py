@@ -37,6 +37,7 @@ S = 1_000_000_000
 QUICK = {
     Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15,
     Kind.SLOTS: 0.3, Kind.EMPTY: 0.3, Kind.RIGHTS: 0.3,
+    Kind.GATEWAY: 0.25,
 }  # fmt: skip
 
 

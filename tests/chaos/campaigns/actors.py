@@ -5,6 +5,7 @@ nothing of it.
 """
 
 import asyncio
+import json
 import random
 import signal
 import time
@@ -52,40 +53,49 @@ def _app(order: dict[str, Any]) -> App:
     return app
 
 
+def _plan(message: Message[Any]) -> Any:
+    """What a body says; through a gateway it comes as bytes."""
+    return json.loads(message.body) if isinstance(message.body, bytes) else message.body
+
+
 async def _in_loop(message: Message[Any]) -> ConsumeResult:
-    await asyncio.sleep(message.body["sleep"])
+    await asyncio.sleep(_plan(message)["sleep"])
     return _result(message)
 
 
 def _in_thread(message: Message[Any]) -> ConsumeResult:
-    if message.body["sleep"]:
-        time.sleep(message.body["sleep"])
+    if _plan(message)["sleep"]:
+        time.sleep(_plan(message)["sleep"])
     return _result(message)
 
 
 def _result(message: Message[Any]) -> ConsumeResult:
-    if message.attempt <= message.body["fails"]:
+    plan = _plan(message)
+    if message.attempt <= plan["fails"]:
         return ConsumeResult.failure("as planned")
-    return (
-        ConsumeResult.dead_letter("as planned") if message.body["dies"] else ConsumeResult.SUCCESS
-    )
+    return ConsumeResult.dead_letter("as planned") if plan["dies"] else ConsumeResult.SUCCESS
 
 
 def publish(order: dict[str, Any]) -> None:
-    """A publisher process: publishes until SIGTERM, and keeps its own history."""
+    """A publisher process."""
+    with Client(order["url"], namespace=NAMESPACE) as client:
+        publish_with(client, order)
+
+
+def publish_with(client: Any, order: dict[str, Any]) -> None:
+    """Publish until SIGTERM, and keep a history of its own."""
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     writer, chance = HistoryWriter(Path(order["folder"])), random.Random(order["seed"])
-    with Client(order["url"], namespace=NAMESPACE) as client:
-        publisher = _Publisher(RecordedClient(client, writer), order)
-        while not stopped:
-            began = time.monotonic()
-            most = order["batch"] if chance.random() > _SINGLE else _FEW
-            messages = publisher.messages(chance, chance.randint(1, most))
-            publisher.publish(messages)
-            pause = len(messages) / order["rate"] - (time.monotonic() - began)
-            if pause > 0:
-                time.sleep(pause)
+    publisher = _Publisher(RecordedClient(client, writer), order)
+    while not stopped:
+        began = time.monotonic()
+        most = order["batch"] if chance.random() > _SINGLE else _FEW
+        messages = publisher.messages(chance, chance.randint(1, most))
+        publisher.publish(messages)
+        pause = len(messages) / order["rate"] - (time.monotonic() - began)
+        if pause > 0:
+            time.sleep(pause)
 
 
 class _Publisher:

@@ -34,7 +34,7 @@ FULL_SECONDS = 600.0
 WANTED = {
     Kind.WORKER: 500, Kind.REDIS: 100, Kind.NETWORK: 50, Kind.FAILOVER: 20, Kind.POWER: 20,
     Kind.EVERYSEC: 6, Kind.RIGHTS: 20, Kind.SLOTS: 20, Kind.EMPTY: 10,
-    Kind.EVICTING: 2, Kind.MIXED: 10,
+    Kind.EVICTING: 2, Kind.GATEWAY: 50, Kind.MIXED: 10,
 }  # fmt: skip
 """Trials of each kind in ten minutes; a shorter campaign wants its share."""
 WANTED_MESSAGES = 300_000

@@ -23,9 +23,15 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple, Self
 
+from tests.chaos.campaigns import gateway_actors
 from tests.chaos.campaigns.actors import ROLES
 from tests.chaos.campaigns.forking import fork
 
+_ROLES = ROLES | {
+    "gateway": gateway_actors.serve,
+    "publish by gateway": gateway_actors.publish,
+    "consume by gateway": gateway_actors.consume,
+}
 ROOT = Path(__file__).parents[3]
 
 
@@ -121,7 +127,7 @@ class _Children:
         self.pids: set[int] = set()
 
     def start(self, role: str, order: dict[str, Any]) -> int:
-        pid = fork(partial(ROLES[role], order))
+        pid = fork(partial(_ROLES[role], order))
         self.pids.add(pid)
         return pid
 

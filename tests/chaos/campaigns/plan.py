@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """The server is emptied, or comes back without its data. A trial is one of these."""
     EVICTING = "evicting"
     """Eviction is switched on, with room left. A trial is one time of it."""
+    GATEWAY = "gateway-kill"
+    """A gateway, or Redis behind it, is killed with -9. A trial is a kill."""
     MIXED = "mixed"
     """All that one server can suffer from, at once. A trial is a run."""
 
@@ -56,6 +58,7 @@ class What(StrEnum):
     FLUSH = "flush all data"
     LOSE_DATA = "restart without data"
     EVICT = "switch eviction on"
+    KILL_GATEWAY = "kill a gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,11 @@ _COUNTED = {
     Kind.SLOTS: (What.MOVE_SLOT,),
     Kind.EMPTY: (What.FLUSH, What.LOSE_DATA),
     Kind.EVICTING: (What.EVICT,),
+    Kind.GATEWAY: (What.KILL_GATEWAY, What.KILL_REDIS),
 }
 KILLS = (
     What.KILL_WORKER, What.KILL_PUBLISHER, What.KILL_REDIS, What.POWER_LOSS, What.KILL_PRIMARY,
-    What.LOSE_DATA,
+    What.LOSE_DATA, What.KILL_GATEWAY,
 )  # fmt: skip
 """Strikes that end a process with SIGKILL."""
 
@@ -143,6 +147,7 @@ Draw = Callable[[random.Random, float], list[Strike]]
 FULL = {
     Kind.WORKER: 60, Kind.REDIS: 12, Kind.FAILOVER: 5, Kind.POWER: 6, Kind.EVERYSEC: 3,
     Kind.RIGHTS: 6, Kind.SLOTS: 8, Kind.EMPTY: 4, Kind.EVICTING: 2,
+    Kind.GATEWAY: 12,
 }  # fmt: skip
 """Trials of a full-size run; of the other kinds a run is a trial."""
 
@@ -165,7 +170,7 @@ def draw(kind: Kind, seed: int, size: float = 1.0) -> Plan:
         workers=chance.randint(3, 4),
         publishers=2,
         # A second group gets only what comes after it, not what comes first to an empty server.
-        groups=1 if kind is Kind.EMPTY else chance.choice((1, 1, 2)),
+        groups=1 if kind in (Kind.EMPTY, Kind.GATEWAY) else chance.choice((1, 1, 2)),
         partitions=chance.choice((2, 4, 6) if kind is Kind.SLOTS else (1, 1, 2, 4)),
         rate=RATE,
         batch=chance.choice((20, 100, 300)),
@@ -257,6 +262,14 @@ def _evicting(chance: random.Random, size: float) -> list[Strike]:
     ]
 
 
+def _gateway(chance: random.Random, size: float) -> list[Strike]:
+    both = (What.KILL_GATEWAY, What.KILL_GATEWAY, What.KILL_REDIS)
+    return [
+        _strike(chance, both[number % len(both)], 0.3, 1.0, (0.0, 0.3))
+        for number in range(max(3, round(FULL[Kind.GATEWAY] * size)))
+    ]
+
+
 _ANY = (
     What.KILL_WORKER, What.KILL_WORKER, What.KILL_WORKER, What.STOP_WORKER, What.KILL_PUBLISHER,
     What.KILL_REDIS, What.FLUSH_SCRIPTS, What.PAUSE_WRITES, What.NEW_RULES,
@@ -282,6 +295,7 @@ _DRAWS: dict[Kind, Draw] = {
     Kind.SLOTS: _slots,
     Kind.EMPTY: _empty,
     Kind.EVICTING: _evicting,
+    Kind.GATEWAY: _gateway,
     Kind.MIXED: _mixed,
 }
 

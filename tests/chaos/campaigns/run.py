@@ -19,6 +19,7 @@ from tests.model.checker.check import check
 from tests.model.checker.history import HistoryWriter
 from tests.model.checker.records import Expectations, gather
 from tests.support.fleets import until
+from tests.support.servers import free_port
 from tests.support.soundness import findings_of
 
 WARM_UP_S = 0.3
@@ -64,6 +65,8 @@ class Run:
         self._nursery: Nursery
         self._workers: list[int] = []
         self._publishers: list[int] = []
+        self._gateways: dict[int, int] = {}
+        """Process → port."""
         self._started = 0
         self._writer = HistoryWriter(folder)
 
@@ -104,6 +107,11 @@ class Run:
         # A group gets what is published after it was created: all of them come first.
         with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
             until(lambda: len(list(client.admin.stats(TOPIC).groups)) == self.plan.groups, STOP_S)
+        if self.plan.kind is Kind.GATEWAY:
+            for _ in range(self.plan.publishers):
+                self._start_gateway(free_port())
+            port = min(self._gateways.values())
+            self._nursery.start("consume by gateway", port=port, folder=str(self.folder))
         for _ in range(self.plan.publishers):
             self._start_publisher()
 
@@ -113,16 +121,21 @@ class Run:
         )
         self._workers.append(pid)
 
+    def _start_gateway(self, port: int) -> None:
+        pid = self._nursery.start("gateway", url=self._stage.url, port=port)
+        self._gateways[pid] = port
+
     def _start_publisher(self) -> None:
         number = self._started
         self._started += 1
         durabilities = self.plan.durabilities
+        ports = sorted(self._gateways.values())
         pid = self._nursery.start(
-            "publish",
-            url=self._stage.url,
+            "publish by gateway" if ports else "publish",
+            **({"port": ports[number % len(ports)]} if ports else {"url": self._stage.url}),
             folder=str(self.folder),
             name=f"p{number}",
-            own_ids=(number + self.plan.seed) % 2 == 0,
+            own_ids=bool(ports) or (number + self.plan.seed) % 2 == 0,
             seed=self.plan.seed * 1000 + number,
             batch=self.plan.batch,
             rate=self.plan.rate,
@@ -146,6 +159,12 @@ class Run:
                 at = strike.which % len(self._publishers)
                 self._kill(self._publishers.pop(at), strike.what)
                 self._start_publisher()
+            case What.KILL_GATEWAY:
+                begin, pid = time.time_ns(), [*self._gateways][strike.which % len(self._gateways)]
+                self._kill(pid, strike.what)
+                time.sleep(strike.for_s)
+                self._start_gateway(self._gateways.pop(pid))
+                self.failures_seen.server.append((begin, time.time_ns() + _LASTS_NS))
             case What.STOP_WORKER:
                 self._stop_for_a_while(strike)
                 self._struck[strike.what] += 1

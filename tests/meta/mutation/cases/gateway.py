@@ -16,6 +16,14 @@ NODE = f"{DELIVERIES}test_a_nodejs_client_gets_its_settings_again"
 REPEATED = f"{DELIVERIES}test_what_a_client_repeats_is_answered_as_the_first_time"
 TOGETHER = f"{DELIVERIES}test_attempts_of_a_client_and_of_a_python_worker_count_together"
 BEATING = f"{DELIVERIES}test_a_push_consumer_whose_heartbeat_says_simple_stays_one"
+ELSEWHERE = (
+    "tests/edges/gateway/test_gateways.py::"
+    "test_a_lease_is_renewed_while_its_client_lives_at_another_gateway"
+)
+BROKEN = (
+    "tests/edges/gateway/test_long_polls.py::"
+    "test_what_a_stream_that_breaks_had_to_bring_comes_again_uncounted"
+)
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
@@ -68,6 +76,15 @@ def everything_known(_: Any) -> Any:
     return done_before
 
 
+def nobody_elsewhere(_: Any) -> Any:
+    """Clients live here, or not at all."""
+
+    async def knows(*_: Any) -> bool:
+        return False
+
+    return knows
+
+
 CASES = (
     case("R85", "what is sent again is another message", Symbol("gateway:outgoing", own_id), TWICE),
     case("R86", "errors are bugs of the gateway",
@@ -87,4 +104,8 @@ CASES = (
          BEATING),
     case("R97", "nobody knows which client failed", Symbol("describe_cause", no_reason),
          TOGETHER),
+    case("R99", "clients of other gateways are gone",
+         Symbol("Gateways.knows", nobody_elsewhere), ELSEWHERE),
+    case("R100", "what a broken stream had waits for its deadline",
+         Symbol("gateway:give_back", nothing_given_back), BROKEN),
 )  # fmt: skip
