@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rqretry import AsyncClient, Client
+from rqretry.core.parts import parts_of
 from rqretry.core.worker_info import groups_of
 from rqretry.gateway import leases
 from rqretry.gateway.access import AccessKeys
@@ -54,7 +55,8 @@ async def test_a_lease_is_renewed_while_its_client_lives_at_another_gateway(
     redis_server: EmbeddedRedis, client: Client
 ) -> None:
     client.admin.create_topic("moving")
-    client.store.perform(client.catalog.join("movers", "push", ["moving"]))
+    parts = parts_of(client)
+    parts.store.perform(parts.catalog.join("movers", "push", ["moving"]))
     async with (
         gateway_at(redis_server.url, None) as (first, here),
         gateway_at(redis_server.url, None) as (_, there),

@@ -8,6 +8,7 @@ import pytest
 
 from rqretry import AsyncClient
 from rqretry.core.catalog_records import SIMPLE
+from rqretry.core.parts import parts_of
 from rqretry.gateway import receiving
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.groups import Groups
@@ -70,7 +71,7 @@ async def test_what_a_stream_that_breaks_had_to_bring_comes_again_uncounted(
         calls = gateway.calls
         caller = Caller(calls.clients.heard(METADATA[0][1]), {}, None)
         caller.client.kind = SIMPLE
-        answers = Receiving(Names("default"), ours.store, calls.groups, calls.leases)
+        answers = Receiving(Names("default"), parts_of(ours).store, calls.groups, calls.leases)
         asked = receive("all", "broken", batch_size=8)
         assert [part async for part in answers.receive_message(asked, caller)]  # it is subscribed
         await ours.publish_many("broken", range(3))
