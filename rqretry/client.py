@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from rqretry.admin import (
     consistency,
+    create_group,
     messages,
     promote_purge_reset,
     queries,
@@ -60,6 +61,7 @@ class _AdminVerbs:
     create_topic = Verb(topics_and_groups.create_topic)
     groups = Verb(topics_and_groups.groups)
     group = Verb(topics_and_groups.group)
+    create_group = Verb(create_group.create_group)
     set_group = Verb(topics_and_groups.set_group)
     stats = Verb(queries.stats)
     message = Verb(queries.message)

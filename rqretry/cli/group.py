@@ -31,12 +31,23 @@ _FIELDS = (
     " changed_by"
 )
 _SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "dlq_retention", "pin")
+_MAX_RETRIES = click.option(
+    "--max-retries",
+    metavar="N|unlimited",
+    callback=whole_or("unlimited"),
+    help="At most N retries, which is N + 1 deliveries.",
+)
+_POLICY = click.option(
+    "--policy",
+    metavar="POLICY",
+    help='"rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1".',
+)
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
 @server_options
 def group() -> None:
-    """Show, set, pause, promote, purge and reset consumer groups."""
+    """Create, show, set, pause, promote, purge and reset groups."""
 
 
 @group.command("list", epilog="Example: rqretry group list --json")
@@ -64,19 +75,36 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
             print_page(reason_lines(client.admin.reasons(group=name)))
 
 
-@group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
+@group.command(epilog="Example: rqretry group create billing --topic orders --kind push")
 @click.argument("name", metavar="GROUP")
 @click.option(
-    "--max-retries",
-    metavar="N|unlimited",
-    callback=whole_or("unlimited"),
-    help="At most N retries, which is N + 1 deliveries.",
-)
-@click.option(
-    "--policy",
-    metavar="POLICY",
-    help='"rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1".',
-)
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC",
+    help="What it consumes; may be given several times.",
+)  # fmt: skip
+@click.option("--kind", type=click.Choice(["push", "simple"]), default="push", show_default=True,
+              help="What its consumers are.")  # fmt: skip
+@_MAX_RETRIES
+@_POLICY
+@click.option("--tags", metavar="TAGS", help='What it takes, such as "a || b"; default all.')
+@click.option("--ordered", is_flag=True, default=None,
+              help="One message of a message group at a time, in order; for good.")  # fmt: skip
+@json_command
+def create(context: click.Context, /, name: str, **given: Any) -> None:
+    """Create a group before its first consumer starts.
+
+    Python workers create their own group; clients of rqretry gateway do not. A group that is there
+    already is subscribed to the topics.
+    """
+    as_json = given.pop("as_json")
+    with connected(context) as client:
+        made = client.admin.create_group(name, [*given.pop("topics")], **given)
+    _print_info(made, as_json=as_json)
+
+
+@group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
+@click.argument("name", metavar="GROUP")
+@_MAX_RETRIES
+@_POLICY
 @click.option(
     "--max-inflight",
     metavar="N|none",
