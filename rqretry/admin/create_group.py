@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rqretry.admin.context import AdminContext
-from rqretry.admin.topics_and_groups import group as group_info
-from rqretry.admin.views import GroupInfo
 from rqretry.catalog.group_rules import group_settings
 from rqretry.core.catalog_records import PUSH, SIMPLE
 from rqretry.core.errors import InvalidArgument, refuse
@@ -24,7 +22,7 @@ def create_group(
     policy: RetryPolicy | str | None = None,
     tags: str | None = None,
     ordered: bool | None = None,
-) -> Operation[GroupInfo]:
+) -> Operation[None]:
     """Create a group, or subscribe the existing one to more topics.
 
     Workers and programs with create_group=True make their own; clients of the gateway do not.
@@ -60,4 +58,3 @@ def create_group(
     given = {name: str(value) for name, value in wish.items()}
     about = {"group": checked, "topics": " ".join(names), "kind": kind}
     yield from context.audit("create_group", about | given)
-    return (yield from group_info(context, checked))

@@ -97,8 +97,8 @@ def create(context: click.Context, /, name: str, **given: Any) -> None:
     """
     as_json = given.pop("as_json")
     with connected(context) as client:
-        made = client.admin.create_group(name, [*given.pop("topics")], **given)
-    _print_info(made, as_json=as_json)
+        client.admin.create_group(name, [*given.pop("topics")], **given)
+        _print_info(client.admin.group(name), as_json=as_json)
 
 
 @group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
