@@ -12,8 +12,7 @@ from typing import Any
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.worker_info import groups_of
-from rqretry.gateway.protocol import v2
-from rqretry.gateway.requests import endpoints_of
+from rqretry.gateway.protocol import endpoints_of, v2
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import LiveWorker, live_workers, register
 from rqretry.transport.store import Store

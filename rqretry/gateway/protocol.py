@@ -44,3 +44,15 @@ def set_seconds(field: Any, seconds: float) -> None:
 def seconds_of(field: Any) -> float:
     """What a Duration or a Timestamp holds."""
     return float(field.seconds + field.nanos / 1_000_000_000)
+
+
+def endpoints_of(host: str, port: int) -> Any:
+    """An address as routes name it."""
+    scheme = v2.AddressScheme
+    made = v2.Endpoints(scheme=scheme.DOMAIN_NAME)
+    if host.replace(".", "").isdecimal():
+        made.scheme = scheme.IPv4
+    elif ":" in host:
+        made.scheme = scheme.IPv6
+    made.addresses.add(host=host, port=port)
+    return made

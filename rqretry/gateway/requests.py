@@ -7,7 +7,6 @@ from rqretry.core.errors import show
 from rqretry.core.limits import check_group, check_source, check_topic
 from rqretry.gateway.clients import ConnectedClient
 from rqretry.gateway.codes import Code, Refused, checked
-from rqretry.gateway.protocol import v2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +46,3 @@ class Caller:
     metadata: dict[str, str]
     remaining_s: float | None
     """Until the client does not wait any more; None: it does not say."""
-
-
-def endpoints_of(host: str, port: int) -> Any:
-    """An address as routes name it."""
-    scheme = v2.AddressScheme
-    made = v2.Endpoints(scheme=scheme.DOMAIN_NAME)
-    if host.replace(".", "").isdecimal():
-        made.scheme = scheme.IPv4
-    elif ":" in host:
-        made.scheme = scheme.IPv6
-    made.addresses.add(host=host, port=port)
-    return made
