@@ -7,16 +7,19 @@ A test fails while a page is stale, or while the code has something that the tab
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import rqretry.cli.metrics as exporter
+import rqretry.gateway.metrics as gateway_port
 import rqretry.supervision.metrics_port as worker_port
 from rqretry import App, GroupStats, Stats, TopicStats, Waiting
 from rqretry.core.redis_url import OPTIONS
 from rqretry.core.settings import VARIABLES
+from rqretry.gateway.codes import OK
 from rqretry.observability.counters import BUCKETS_S, Figures
 from rqretry.otel.meters import Meters
 
@@ -102,6 +105,13 @@ What the processes of one worker did.
 
 {{worker}}
 
+## rqretry gateway
+
+On the port that clients use: `GET /metrics`. With `--processes` the one that accepts it answers,
+for itself.
+
+{{gateway}}
+
 ## OpenTelemetry
 
 With `rqretry[otel]`, by the messaging conventions.
@@ -145,6 +155,7 @@ def metrics() -> str:
     return METRICS.format(
         exporter=exposed(exporter.render(a_namespace(), evicts=False)),
         worker=exposed(worker_port.render(a_board())),
+        gateway=exposed(gateway_port.render(a_gateway(), polls=1, clients=1, leases=1, ready=True)),
         otel=table(("metric", "unit", "meaning"), instruments()),
     )
 
@@ -158,6 +169,11 @@ def exposed(text: str) -> str:
         labels = re.findall(r"(\w+)=\"", samples[0]) if samples else []
         rows.append((f"`{name}`", kinds[name], ", ".join(f"`{x}`" for x in labels), meaning))
     return table(("metric", "type", "labels", "meaning"), rows)
+
+
+def a_gateway() -> gateway_port.Counted:
+    """One call."""
+    return gateway_port.Counted(Counter({("SendMessage", OK.code): 1}))
 
 
 def a_namespace() -> Stats:

@@ -1,6 +1,7 @@
 """One port for TLS and plain text, as RocketMQ's own proxy has: the first byte tells which.
 
-The gRPC server listens on a unix socket behind it. A plain HTTP request is a probe: GET /readyz.
+The gRPC server listens on a unix socket behind it. A plain HTTP request is a probe: GET
+/readyz, /livez or /metrics.
 """
 
 import asyncio
@@ -8,7 +9,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
+
+from rqretry.gateway.metrics import Counted
+from rqretry.observability.prometheus_text import CONTENT_TYPE
 
 FIRST_BYTE_S = 10.0
 """How long a new connection may say nothing."""
@@ -17,14 +22,39 @@ _HTTP_GET = b"G"
 _MOST_HEAD = 8192
 _REQUEST_S = 5.0
 
-Ready = Callable[[], str | None]
-"""Why the gateway cannot work; None if it can."""
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What plain HTTP requests are answered.
+
+    Attributes:
+        fault: Why the gateway cannot work; None if it can.
+        metrics: As Prometheus reads it.
+        counted: Bytes are added here.
+    """
+
+    fault: Callable[[], str | None]
+    metrics: Callable[[], str]
+    counted: Counted
+
+    def answer(self, path: bytes) -> tuple[str, str]:
+        """A status and a text."""
+        if path == b"/metrics":
+            return "200 OK", self.metrics().rstrip("\n")
+        if path == b"/livez":
+            return "200 OK", "live"
+        if path != b"/readyz":
+            return "404 Not Found", "GET /readyz, /livez or /metrics, or gRPC"
+        fault = self.fault()
+        return ("200 OK", "ready") if fault is None else ("503 Unavailable", fault)
 
 
 class _Half(asyncio.Protocol):
     """One side of a relayed connection: what comes here goes to the other side."""
 
-    def __init__(self, other: "_Half | None" = None) -> None:
+    def __init__(self, counted: Counted, other: "_Half | None" = None) -> None:
+        self._counted = counted
+        self._inward = other is None
         self.transport: asyncio.Transport | None = None
         self.other = other
         self._early: list[bytes] = []
@@ -44,6 +74,10 @@ class _Half(asyncio.Protocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
+        if self._inward:
+            self._counted.received += len(data)
+        else:
+            self._counted.sent += len(data)
         if self.other is None:
             self._early.append(data)
         elif self.other.transport is not None:
@@ -69,17 +103,17 @@ class Front:
         listening: The socket that clients connect to; other processes may accept from it, too.
         backend: The unix socket of the gRPC server.
         tls: The certificate.
-        fault: What /readyz answers.
+        probes: What GET answers.
     """
 
     def __init__(
-        self, listening: socket.socket, backend: str, tls: ssl.SSLContext, fault: Ready
+        self, listening: socket.socket, backend: str, tls: ssl.SSLContext, probes: Probes
     ) -> None:
         listening.setblocking(False)  # noqa: FBT003 - of the standard library
         self._listening = listening
         self._backend = backend
         self._tls = tls
-        self._fault = fault
+        self._probes = probes
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(self) -> None:
@@ -112,26 +146,26 @@ class Front:
             accepted.close()
 
     async def _relay(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
-        loop, client = asyncio.get_running_loop(), _Half()
+        loop, counted = asyncio.get_running_loop(), self._probes.counted
+        client = _Half(counted)
         transport, _ = await loop.connect_accepted_socket(lambda: client, accepted, ssl=tls)
         try:
-            await loop.create_unix_connection(lambda: _Half(client), self._backend)
+            await loop.create_unix_connection(lambda: _Half(counted, client), self._backend)
         except OSError:
             transport.close()
 
     async def _probe(self, accepted: socket.socket) -> None:
-        """Answer GET /readyz."""
+        """Answer GET /readyz, /livez, /metrics."""
         reader, writer = await asyncio.open_connection(sock=accepted, limit=_MOST_HEAD)
         try:
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                known = head.split(b" ", 2)[1:2] == [b"/readyz"]
-                fault = self._fault()
-                line, text = ("200 OK", "ready") if fault is None else ("503 Unavailable", fault)
-                if not known:
-                    line, text = "404 Not Found", "GET /readyz, or gRPC"
+                line, text = self._probes.answer(b"".join(head.split(b" ", 2)[1:2]))
                 body = f"{text}\n".encode()
-                answer = f"HTTP/1.1 {line}\r\nContent-Length: {len(body)}\r\nConnection: close"
+                answer = (
+                    f"HTTP/1.1 {line}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close"
+                )
                 writer.write(answer.encode() + b"\r\n\r\n" + body)
                 await writer.drain()
         finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rqretry.client import AsyncClient
 from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
-from rqretry.gateway.front import Front
+from rqretry.gateway.front import Front, Probes
 from rqretry.gateway.server import Gateway, Terms
 
 CALL_S = 2.0
@@ -41,7 +41,9 @@ async def run(listening: socket.socket, options: Options) -> None:
             parts_of(client).catalog.topics.only_declared = not options.create
             gateway = Gateway(client, options.keys, Terms(options.advertise, options.create))
             await gateway.serve(f"unix:{backend}")
-            front = Front(listening, backend, options.tls, lambda: parts_of(client).store.fault)
+            store = parts_of(client).store
+            probes = Probes(lambda: store.fault, gateway.metrics, gateway.calls.counted)
+            front = Front(listening, backend, options.tls, probes)
             accepting = loop.create_task(front.serve())
             try:
                 await stopped.wait()

@@ -18,6 +18,7 @@ from rqretry.gateway.codes import Code, status, status_of
 from rqretry.gateway.gateways import Gateways
 from rqretry.gateway.groups import Groups
 from rqretry.gateway.leases import Leases
+from rqretry.gateway.metrics import Counted, render
 from rqretry.gateway.protocol import SERVICE, service, v2
 from rqretry.gateway.receiving import Receiving
 from rqretry.gateway.requests import Caller, Names
@@ -57,6 +58,7 @@ class Calls:
     def __init__(self, client: AsyncClient, keys: AccessKeys, terms: Terms) -> None:
         parts = parts_of(client)
         store, catalog = parts.store, parts.catalog
+        self.counted = Counted()
         self.names = Names(parts.settings.namespace)
         self.keys = keys
         self.clients = Clients(store, catalog.keys)
@@ -108,9 +110,11 @@ class Calls:
 
         async def handle(request: Any, context: Any) -> Any:
             try:
-                return await answer(request, self._caller(context))
+                answered = await answer(request, self._caller(context))
             except Exception as error:  # noqa: BLE001 - it becomes a status
-                return response(status=status_of(error))
+                answered = response(status=status_of(error))
+            self.counted.calls[name, answered.status.code] += 1
+            return answered
 
         return _handler(grpc.unary_unary_rpc_method_handler, name, handle)
 
@@ -121,11 +125,17 @@ class Calls:
         response = _response_of(name)
 
         async def handle(asked: Any, context: Any) -> AsyncIterator[Any]:
+            counted = False
             try:
                 async for part in answer(asked, self._caller(context)):
+                    if not counted:
+                        counted = True
+                        self.counted.calls[name, part.status.code] += 1
                     yield part
             except Exception as error:  # noqa: BLE001 - it becomes a status
-                yield response(status=status_of(error))
+                refused = status_of(error)
+                self.counted.calls[name, refused.code] += 1
+                yield response(status=refused)
 
         return _handler(kind, name, handle)
 
@@ -179,6 +189,17 @@ class Gateway:
             task = asyncio.get_running_loop().create_task(work)
             self._stack.push_async_callback(_cancelled, task)
         return port
+
+    def metrics(self) -> str:
+        """As Prometheus reads it."""
+        calls = self.calls
+        return render(
+            calls.counted,
+            polls=calls.groups.polls,
+            clients=len(calls.clients),
+            leases=len(calls.leases),
+            ready=calls.groups.store.fault is None,
+        )
 
     async def aclose(self) -> None:
         """Answer what waits, and end."""

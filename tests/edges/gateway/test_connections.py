@@ -91,6 +91,13 @@ async def test_calls_are_answered_in_time_while_redis_is_away(
             server.restart()
             assert await raw.code("SendMessage", send(message("away"))) == "OK"
         assert (await asyncio.to_thread(probe, address, "/"))[0] == 404
+        assert await asyncio.to_thread(probe, address, "/livez") == (200, "live\n")
+        _, text = await asyncio.to_thread(probe, address, "/metrics")
+        for code, count in (("OK", 2), ("PROXY_TIMEOUT", 1)):
+            labels = f'method="SendMessage",code="{code}"}} {count}'
+            assert labels in text
+        assert "rqretry_gateway_ready{" in text
+        assert int(text.partition("rqretry_gateway_received_bytes_total{")[2].split()[1]) > 100
 
 
 @pytest.mark.parametrize(
