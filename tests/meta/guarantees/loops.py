@@ -77,6 +77,8 @@ LOOPS: dict[str, str] = {
     "demo/run.py::_Run._until": WAITS,
     "gateway/clients.py::Clients.keep_registered": WAITS,
     "gateway/front.py::Front.serve": "waits for a connection, or for a time",
+    "gateway/gateways.py::Gateways.keep_registered": WAITS,
+    "gateway/groups.py::GroupReader._end_polls": "takes one off the heap in each round",
     "gateway/groups.py::GroupReader._serve": "answers one poll at least, or waits for some time",
     "gateway/leases.py::Leases.keep_renewed": WAITS,
     "gateway/processes.py::run_processes": "waits for a child, and a moment before the next one",
