@@ -164,7 +164,7 @@ CASES = (
          "tests/edges/cli/test_watching.py::test_what_needs_somebody_is_first_and_the_rest_is_counted"),
     case("R101", "a page looks for as long as it takes", Constant("admin:_LOOKED_AT", "10**9"),
          f"{WAITING}test_a_page_looks_at_so_many_however_few_it_selects[redis-7]"),
-    case("R101", "who holds a message is not looked for", Symbol("admin:_holders", unheld),
+    case("R101", "who holds a message is not looked for", Symbol("admin:holders_of", unheld),
          f"{WAITING}test_each_message_is_listed_in_its_state_with_why_it_waits[redis-7]"),
     case("R101", "what waits on a level counts for nothing", answers("ZCARD", "delay", "answer = 0", "reasons"),
          f"{WAITING}test_the_commonest_reasons_of_what_waits_with_one_message_each[redis-7]"),
