@@ -94,8 +94,10 @@ class Observer:
             for at, recorded in zip(range(first, len(args), stride), verdicts, strict=True):
                 won = recorded not in (b"STALE", b"GONE")
                 live_no = before.live.get(group, {}).get(args[at]) if group else args[at + 1]
-                # A succeed that was cut before its end has left only that to do.
+                # A call that was cut before its end has left only that to do.
                 rest = verb == "succeed" and args[at] not in before.held.get(group, ())
+                if args[at] in before.dead.get(group, ()):  # it still has the number of its lease
+                    live_no = before.numbers[group, args[at]]
                 won = won and not rest
                 require(not won or live_no == args[at + 1], f"{args[at : at + 2]} won in {verb}")
 
