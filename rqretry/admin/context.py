@@ -77,8 +77,9 @@ class AdminContext:
 
         held = yield from holding(places, any_key(keys_of), 1, seconds=0.0)
         live = (yield from self.live()) if held else []
-        if not any(record.name in groups_of(worker.about).groups for worker in live):
-            yield from self.move_due([Due(place.keys, promote) for place in held])
+        abouts = [groups_of(worker.about) for worker in live]
+        left = [p for p in held if not any(a.serves(record.name, p.topic) for a in abouts)]
+        yield from self.move_due([Due(place.keys, promote) for place in left])
         return places
 
     def move_due(

@@ -184,7 +184,8 @@ def _look(context: AdminContext, id_: str) -> Operation[MessageView | None]:
     likely = [(r, partition_of(id_, r.partitions)) for r in records]
     candidates = [*likely, *((r, n) for r in records for n in range(r.partitions))]
     for record, partition in dict.fromkeys(candidates):
-        served = {group for about in live if record.name in about.topics for group in about.groups}
+        groups = {group for about in live for group in about.groups}
+        served = {g for g in groups if any(about.serves(g, record.name) for about in live)}
         view = yield from _view(context, record, partition, id_, served)
         if view is not None:
             return view

@@ -36,12 +36,16 @@ class Live:
     """What the live workers registered, counted once for all groups."""
 
     def __init__(self, abouts: Sequence[str]) -> None:
-        known = [groups_of(about) for about in abouts]
+        known = self._known = [groups_of(about) for about in abouts]
         self.workers = Counter(chain.from_iterable(set(about.groups) for about in known))
         self.refused = [reason for about in known for reason in about.refused]
         self._tags: dict[tuple[str, str], list[str]] = {}
         for group, topic, tags in chain.from_iterable(about.tags for about in known):
             self._tags.setdefault((topic, group), []).append(tags)
+
+    def serves(self, group: str, topic: str) -> bool:
+        """Whether a worker consumes the topic for the group."""
+        return any(about.serves(group, topic) for about in self._known)
 
     def other_tags(self, topic: str, group: RouteGroup) -> tuple[str, ...]:
         """What they named at their start for this group, and it does not take."""
@@ -84,7 +88,7 @@ def _topic(
     parts: dict[str, list[Part]] = {g.name: [] for g in groups}
     refused: list[str] = []
     for served in (True, False):
-        names = [g.name for g in groups if (g.name in live.workers) == served]
+        names = [g.name for g in groups if live.serves(g.name, topic.name) == served]
         keys = [
             catalog.group_keys(topic.name, n, g) for g in names for n in range(topic.partitions)
         ]

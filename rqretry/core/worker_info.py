@@ -4,13 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rqretry.core.limits import DLQ
+
 
 class About(NamedTuple):
     """The groups and topics that a worker process consumes, and what it cannot lease from.
 
     `scripts` is the version of its scripts; "" for one that does not say so. `tags` is what its
     consumers named at their start: group, topic and tags; `retries` the same of group, max_retries
-    and policy, each None where it was not named. `facts` is all that it said.
+    and policy, each None where it was not named. `facts` is all that it said, of which `consumed`
+    is left out where it is every topic for every group.
     """
 
     groups: tuple[str, ...] = ()
@@ -21,6 +24,13 @@ class About(NamedTuple):
     tags: tuple[tuple[str, str, str], ...] = ()
     facts: Mapping[str, Any] = {}
     retries: tuple[tuple[str, int | None, str | None], ...] = ()
+    consumed: Mapping[str, frozenset[str]] = {}
+    """By group, its topics."""
+
+    def serves(self, group: str, topic: str) -> bool:
+        """Whether it consumes this topic for the group, or the dead letters of another group."""
+        names = self.consumed.get(group, frozenset())
+        return topic in names or any(name.startswith(DLQ) for name in names)
 
 
 def groups_of(about: str) -> About:
@@ -32,6 +42,9 @@ def groups_of(about: str) -> About:
         found = tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused
         tags = tuple((str(g), str(t), str(named)) for g, t, named in fields.get("tags", ()))
         retries = tuple((str(g), most, policy) for g, most, policy in fields.get("retries", ()))
-        return About(*found, scripts, tags, fields, retries)
-    except (ValueError, TypeError, KeyError):
+        every = frozenset(found[1])
+        some = {str(g): frozenset(names) for g, names in fields.get("consumed", {}).items()}
+        consumed = some or dict.fromkeys(found[0], every)
+        return About(*found, scripts, tags, fields, retries, consumed)
+    except (ValueError, TypeError, KeyError, AttributeError):
         return About()

@@ -92,6 +92,11 @@ class Registration:
                 if spec.max_retries is not None or spec.policy is not None
             ],
         }
+        topics: dict[str, set[str]] = {}
+        for spec in specs:
+            topics.setdefault(spec.group, set()).update(spec.topics)
+        if any(len(names) < len(self._about["topics"]) for names in topics.values()):
+            self._about["consumed"] = {group: sorted(names) for group, names in topics.items()}
         self._refused = refused
         self._activity = activity
         self._failed: deque[tuple[float, int]] = deque()

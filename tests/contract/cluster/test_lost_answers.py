@@ -2,13 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from rqretry import AmbiguousResult
+from rqretry import AmbiguousResult, InvalidReceiptHandle, Message
 from rqretry.transport.node import Requests
 from rqretry.transport.replies import broken
 from rqretry.transport.store_sync import SyncConnection
@@ -104,3 +104,48 @@ def test_an_ack_whose_answer_is_lost_is_an_ack(
         assert sent["succeed"] > 1
     assert lab.stats("g").inflight == 0
     assert consumer.receive(wait=0) == []
+
+
+@pytest.mark.parametrize("verb", ["change_visibility", "release"])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened(
+    lab: ClusterLab, deaf: Deaf, partitions: int, verb: str
+) -> None:
+    consumer = consuming(lab, partitions, 13)
+    ways: dict[str, Callable[[Message[Any]], object]] = {
+        "release": consumer.release,
+        "change_visibility": lambda message: consumer.change_invisible_duration(message, 0),
+    }
+    for message in everything(consumer):  # the servers know the script from now on
+        ways[verb](message)
+    for message in everything(consumer)[::3]:
+        with (
+            deaf.to(verb, 1) as sent,
+            pytest.raises(AmbiguousResult, match=rf"{verb} .*may have happened"),
+        ):
+            ways[verb](message)
+        assert sent[verb] == 2
+    back = consumer.receive(32, wait=0)
+    assert {message.attempt for message in back} == {1 if verb == "release" else 3}
+    assert len(back) == 4
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_who_changes_a_duration_and_gets_no_answer_hears_that_it_may_have_happened(
+    lab: ClusterLab, deaf: Deaf, partitions: int
+) -> None:
+    consumer = consuming(lab, partitions, 13)
+    known = everything(consumer)
+    handles = [consumer.change_invisible_duration(message, 60) for message in known]
+    with deaf.to("change_visibility", 1), pytest.raises(AmbiguousResult, match="may have happened"):
+        consumer.change_invisible_duration(handles[0], 50)
+    with pytest.raises(InvalidReceiptHandle, match="lease has ended"):
+        consumer.ack(handles)
+    assert lab.stats("g").inflight == 1
+
+
+def everything(consumer: Any) -> list[Message[Any]]:
+    """All that there is, for a minute."""
+    received = consumer.receive(32, invisible_duration=60, wait=0)
+    assert len(received) == 12
+    return received  # type: ignore[no-any-return]

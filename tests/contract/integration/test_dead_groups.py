@@ -1,5 +1,6 @@
 """Operators who look at groups of which nobody lives: they see what is, and may act on it."""
 
+import json
 import time
 from typing import Any
 
@@ -7,8 +8,11 @@ import pytest
 
 from rqretry import Client, Message
 from rqretry.core.parts import parts_of
-from rqretry.protocol.maintain import register
-from tests.contract.integration.harness import NAMESPACE, PATIENCE_S, Lab
+from rqretry.core.worker_info import groups_of
+from rqretry.protocol.lease import lease
+from rqretry.protocol.maintain import live_workers, register
+from rqretry.worker.registration import ROSTER_TTL_MS
+from tests.contract.integration.harness import NAMESPACE, PATIENCE_S, Lab, until
 from tests.edges.cli.shell import Shell
 
 PARTITIONS = pytest.mark.parametrize("partitions", [1, 4])
@@ -123,9 +127,82 @@ def test_a_command_that_moved_something_mentions_it(lab: Lab, partitions: int) -
     assert sh("dlq", "list", "g", "--namespace", NAMESPACE).stderr == ""
 
 
-def appear(client: Client, group: str) -> None:
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"groups": ["g"], "topics": ["u"]},
+        {"groups": ["g", "h"], "topics": ["t", "u"], "consumed": {"g": ["u"], "h": ["t"]}},
+    ],
+    ids=["other topics", "each for another group"],
+)
+@PARTITIONS
+def test_a_worker_of_other_topics_serves_nothing_here(
+    lab: Lab, partitions: int, about: dict[str, Any]
+) -> None:
+    client = lab.client()
+    first, *_ = left(client, partitions)
+    appear(client, "g", about=about)
+    (state,) = client.admin.message(first.id).states
+    assert state.state == "dead"
+    assert len(client.admin.dead_letters("g")) == MANY
+    assert client.admin.stats(group="g").dead == MANY
+
+
+async def test_a_worker_registers_what_it_consumes_for_which_group(lab: Lab) -> None:
+    app = lab.app()
+    app.consumer("u", group="g")(print)
+    app.consumer("t", group="h")(print)
+    parts = parts_of(lab.client())
+    async with lab.working(app):
+        await until(lambda: bool(parts.store.perform(live_workers(parts.catalog.keys))))
+        (worker,) = parts.store.perform(live_workers(parts.catalog.keys))
+    about = groups_of(worker.about)
+    serves = {(g, t) for g in "gh" for t in "tu" if about.serves(g, t)}
+    assert serves == {("g", "u"), ("h", "t")}
+
+
+@PARTITIONS
+def test_a_worker_that_was_killed_is_waited_for_no_longer_than_it_is_registered(
+    lab: Lab, partitions: int
+) -> None:
+    assert ROSTER_TTL_MS == 15_000
+    client = lab.client()
+    left(client, partitions)
+    appear(client, "g", ttl_ms=200)
+    assert client.admin.dead_letters("g") == []
+    now_ms = parts_of(client).store.perform(parts_of(client).catalog.store.now_ms())
+    past(client, now_ms + 200)
+    assert len(client.admin.dead_letters("g")) == MANY
+
+
+@PARTITIONS
+async def test_a_worker_of_a_paused_group_goes_on_with_what_is_due(
+    lab: Lab, partitions: int
+) -> None:
+    client, app = lab.client(), lab.app()
+    client.admin.create_topic("t", partitions=partitions)
+    app.consumer("t", group="g", max_retries=0)(print)
+    async with lab.working(app):
+        pass
+    id_ = client.publish("t", 1)
+    catalog, store = parts_of(client).catalog, parts_of(client).store
+    places = [catalog.group_keys("t", number, "g") for number in range(partitions)]
+    for keys in places:
+        store.run(lease(keys, worker="killed", want=1, visibility_ms=600))
+    client.admin.pause("g")
+    async with lab.working(app):
+        await until(lambda: client.admin.stats(group="g").topics[0].groups[0].workers == 1)
+        before = client.admin.stats(group="g")
+        await until(lambda: client.admin.stats(group="g").dead == 1, 3.0)
+        (event,) = [e for e in client.admin.timeline(id_) if e.event == "expire"]
+    assert (before.inflight, before.dead) == (1, 0)
+    assert event.worker not in ("", "killed")
+
+
+def appear(
+    client: Client, group: str, *, about: dict[str, Any] | None = None, ttl_ms: int = 60_000
+) -> None:
     """A worker registers."""
-    about = f'{{"groups": ["{group}"], "topics": ["t"], "pid": 7}}'
-    parts_of(client).store.run(
-        register(parts_of(client).catalog.keys, worker="w", about=about, ttl_ms=60_000)
-    )
+    text = json.dumps({"groups": [group], "topics": ["t"], "pid": 7} | (about or {}))
+    parts = parts_of(client)
+    parts.store.run(register(parts.catalog.keys, worker="w", about=text, ttl_ms=ttl_ms))

@@ -139,11 +139,12 @@ def test_an_ack_whose_answer_is_lost_refuses_what_was_refused_before_and_nothing
 
 
 @pytest.mark.parametrize("verb", ["change_visibility", "release"])
+@pytest.mark.parametrize("partitions", [1, 4])
 def test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened(
-    lab: Lab, proxy: FaultProxy, verb: str
+    lab: Lab, proxy: FaultProxy, partitions: int, verb: str
 ) -> None:
     near = lab.client()
-    near.admin.create_topic("t")
+    near.admin.create_topic("t", partitions=partitions)
     with far(proxy) as client:
         consumer = client.simple_consumer("t", group="g", create_group=True)
         near.publish_many("t", range(3))

@@ -153,6 +153,11 @@ def unsorted(_original: Any) -> Any:
     return lambda stats: stats
 
 
+def by_group_alone(_original: Any) -> Any:
+    """Who consumes anything for a group consumes all of its topics."""
+    return lambda self, group, _topic: group in self.groups
+
+
 CASES = (
     case("R102", "a chosen id has no age", answers("HEXISTS", "ids", "answer = 0", "stats"),
          "tests/lua/test_reading.py::test_stats_knows_how_old_the_first_of_each_state_is[redis-7]"),
@@ -182,6 +187,9 @@ CASES = (
          f"{WRONG}test_recall_of_what_was_delivered_is_too_late_there_or_gone"),
     case("R55", "a topic that is not there comes without advice", Symbol("Catalog._found", said_once),
          f"{WRONG}test_a_topic_that_is_not_there_comes_with_what_to_do"),
+    case("R45", "a worker of one topic serves all topics of its group",
+         Symbol("About.serves", by_group_alone),
+         f"{DEAD_GROUPS}test_a_worker_of_other_topics_serves_nothing_here"),
     case("R45", "operators leave what is due to others", Symbol("AdminContext.move_due", looking_only),
          f"{DEAD_GROUPS}test_numbers_count_the_dead_of_a_group_of_which_nobody_lives",
          f"{DEAD_GROUPS}test_one_message_of_such_a_group_is_shown_dead"),
