@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.conformance import test_differences
 from tests.meta.guarantees.test_table import RULES
 from tests.meta.mutation.rules import CASES
 from tests.meta.mutation.test_cases import names_in
@@ -15,10 +16,11 @@ RULES_OF_SECTIONS = {"1": 23, "2": 11, "3": 10, "4": 8, "5": 13, "7": 10}
 _ROW = re.compile(r"^\| *(\d+\.\d+) *\|([^|]*)\| `(tests/[\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
 _CELL = r"(?:[^|]|\\\|)+"
 _DIFFERENCE = re.compile(
-    rf"^\| (D\d+) \|{_CELL}\|{_CELL}\| ([\w, ]+) \|{_CELL}\| (?:`(tests/[\w/]+\.py)::(\w+)`)? *\|$",
+    rf"^\| (D\d+) \|{_CELL}\|{_CELL}\| ([\w, ]+) \|{_CELL}\| ((?:`tests/[\w/]+\.py::\w+` ?)+)\|$",
     re.MULTILINE,
 )
 
+PROBE = test_differences.test_rqretry_does_what_the_row_states.__name__
 ROWS = _ROW.findall(PAGE)
 
 
@@ -43,9 +45,12 @@ def test_each_difference_has_a_source_and_names_a_test_that_exists() -> None:
     found = _DIFFERENCE.findall(PAGE)
     lines = [line for line in PAGE.splitlines() if line.startswith("| D")]
     assert [number for number, *_ in found] == [f"D{n + 1}" for n in range(len(lines))]
-    for number, source, path, test in found:
+    for number, source, tests in found:
         assert set(source.split(", ")) <= {"documentation", "source", "run"}, number
-        assert not path or test in names_in(path), f"{number}: {path} has no test {test}"
+        for path, test in re.findall(r"`(\S+)::(\w+)`", tests):
+            assert test in names_in(path), f"{number}: {path} has no test {test}"
+    probed = {number for number, _, tests in found if PROBE in tests}
+    assert probed == test_differences.PROBES.keys()
 
 
 def test_every_case_breaks_a_rule_of_a_page() -> None:
