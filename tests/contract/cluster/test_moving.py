@@ -96,6 +96,9 @@ def test_dead_letters_of_all_nodes_are_listed_redriven_and_committed(lab: Cluste
     nodes = {lab.cluster.server_of(partition_keys(NAMESPACE, "t", n).meta).port for n in range(6)}
     assert len(nodes) == 3
     client.admin.redrive("g", all=True)
+    listed = client.admin.messages("g", state="ready", error="redriven").messages
+    assert {message.id for message in listed} == ids
+    assert client.admin.reasons() == []
     got: list[Message[Any]] = []
     while len(got) < 40:
         received = consumer.receive(32, wait=5)

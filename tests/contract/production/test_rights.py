@@ -107,7 +107,8 @@ def test_a_reader_sees_everything_and_writes_nothing(
     sh = Shell(url_of("reader"))
     for request in (["status"], ["topic", "list"], ["group", "list"], ["group", "show", "g"],
                   ["dlq", "list", "g"], ["dlq", "show", "g", dead], ["message", dead],
-                  ["workers"], ["inflight", "g"], ["topic", "show", "t"]):  # fmt: skip
+                  ["workers"], ["inflight", "g"], ["group", "messages", "g"],
+                  ["topic", "show", "t"]):  # fmt: skip
         sh.ok(*request, "--namespace", NAMESPACE)
     with client_of(url_of, "worker") as client:  # what falls due later, a reader leaves to others
         client.publish("t", "b")
