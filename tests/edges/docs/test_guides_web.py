@@ -17,6 +17,7 @@ import pytest
 from fastapi import FastAPI
 
 from rqretry import Client
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.docs.examples import EXAMPLES, environment, example, running, until
@@ -73,7 +74,7 @@ def test_without_redis_the_answer_is_503_within_the_timeout(
     shop: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.app.configure(NOWHERE)
-    monkeypatch.setattr(shop.app, "_timeout", 0.1)
+    monkeypatch.setattr(parts_of(shop.app), "_patience_s", 0.1)
     status, answer = ask(shop, uuid4(), TEA)
     assert (status, "is unreachable" in answer["detail"]) == (503, True)
     shop.app.client.close()
