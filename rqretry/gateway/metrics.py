@@ -41,11 +41,21 @@ def _families(
     ]
     yield "rqretry_gateway_calls_total", "counter", "Calls by method and code.", calls
     for name, kind, text, value in (
-        ("open_polls", "gauge", "Receives that wait for a message.", polls),
-        ("clients", "gauge", "Clients that are connected.", clients),
-        ("leases", "gauge", "Leases that are renewed for push consumers.", leases),
-        ("received_bytes_total", "counter", "Bytes that clients sent.", counted.received),
-        ("sent_bytes_total", "counter", "Bytes that were sent to clients.", counted.sent),
-        ("ready", "gauge", "1 while Redis can be used, as /readyz says.", ready),
+        ("rqretry_gateway_open_polls", "gauge", "Receives that wait for a message.", polls),
+        ("rqretry_gateway_clients", "gauge", "Clients that are connected.", clients),
+        ("rqretry_gateway_leases", "gauge", "Leases that are renewed for push consumers.", leases),
+        (
+            "rqretry_gateway_received_bytes_total",
+            "counter",
+            "Bytes that clients sent.",
+            counted.received,
+        ),
+        (
+            "rqretry_gateway_sent_bytes_total",
+            "counter",
+            "Bytes that were sent to clients.",
+            counted.sent,
+        ),
+        ("rqretry_gateway_ready", "gauge", "1 while Redis can be used, as /readyz says.", ready),
     ):
-        yield f"rqretry_gateway_{name}", kind, text, [({}, float(value))]
+        yield name, kind, text, [({}, float(value))]
