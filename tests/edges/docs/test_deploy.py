@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rqretry.cli.metrics
+import rqretry.gateway.metrics
 import rqretry.supervision.metrics_port
 
 ROOT = Path(__file__).parents[3]
@@ -18,8 +19,8 @@ SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
 def known() -> set[str]:
-    """The names that the two sources of metrics write."""
-    modules = (rqretry.cli.metrics, rqretry.supervision.metrics_port)
+    """The names that the sources of metrics write."""
+    modules = (rqretry.cli.metrics, rqretry.supervision.metrics_port, rqretry.gateway.metrics)
     return {name for module in modules for name in _strings(Path(str(module.__file__)))}
 
 
