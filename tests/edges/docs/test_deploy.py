@@ -10,6 +10,7 @@ import pytest
 
 import rqretry.cli.metrics
 import rqretry.gateway.metrics
+import rqretry.observability.prometheus_text
 import rqretry.supervision.metrics_port
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +21,12 @@ SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 def known() -> set[str]:
     """The names that the sources of metrics write."""
-    modules = (rqretry.cli.metrics, rqretry.supervision.metrics_port, rqretry.gateway.metrics)
+    modules = (
+        rqretry.cli.metrics,
+        rqretry.supervision.metrics_port,
+        rqretry.gateway.metrics,
+        rqretry.observability.prometheus_text,
+    )
     return {name for module in modules for name in _strings(Path(str(module.__file__)))}
 
 
