@@ -39,6 +39,7 @@ DIFFER = (
     (r" [2-4]  <time>(?=  waits)", " <next>  <time>"),
     (r"\blevel [12],", "<level>"),
     (r"\b[12]:1(?=\s*$)", "<levels>"),
+    (r"\b\d+ s(?= +1 +<levels>)", "<age>"),
     (r"next in (1 s|9\d\d ms)", "next in <1 s>"),
     (r"\s+", " "),
 )
