@@ -31,7 +31,8 @@ def create_group(
         group: The group's name.
         topics: The topics that it consumes.
         kind: "push" or "simple".
-        max_retries, policy: As in set_group; a simple group has no policy.
+        max_retries: As in set_group.
+        policy: As in set_group; a simple group has none.
         tags: What it takes of these topics, such as "a || b"; default everything.
         ordered: Whether it gets one message of a message group at a time; for good.
 

@@ -346,7 +346,11 @@ def test_workers_lists_the_live_ones(shell: Shell, client: Client) -> None:
     live(client, "g", "claims")
     (worker,) = shell.json("workers")["workers"]
     assert worker.pop("since_ms") > 0
-    assert worker == {"name": "host:7:1", "groups": ["g"], "topics": ["claims"], "pid": 7}
+    assert worker == {
+        "name": "host:7:1", "host": "host", "pid": 7, "version": "", "service": "",
+        "groups": ["g"], "topics": ["claims"],
+        "slots": 0, "busy": 0, "failures": 0, "restarts": 0, "blocked_s": 0,
+    }  # fmt: skip
     assert "host:7:1" in shell.ok("workers")
 
 
@@ -359,8 +363,11 @@ def test_inflight_lists_the_leases(shell: Shell, client: Client) -> None:
     answer = shell.json("inflight", "g")
     assert answer["group"] == "g"
     (message,) = answer["messages"]
-    assert message.pop("deadline_ms") > 0
-    assert message == {"id": id_, "topic": "claims", "partition": 0, "attempt": 1}
+    assert message.pop("deadline_ms") > message.pop("since_ms") > 0
+    assert message == {
+        "id": id_, "topic": "claims", "partition": 0, "attempt": 1,
+        "holder": client.admin.message(id_).timeline[-1].worker,
+    }  # fmt: skip
     assert id_ in shell.ok("inflight", "g")
 
 
