@@ -92,8 +92,6 @@ class DueTimes:
 
     def take(self, message: Message[Any]) -> int | None:
         """When it was due; None where that is not known."""
-        if message.attempt == 1:
-            return None
         return self._due.pop((message.group, message.id), None)
 
 

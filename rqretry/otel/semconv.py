@@ -37,7 +37,7 @@ LEVEL = "rqretry.level"
 NEXT_DUE = "rqretry.next_due"
 NEXT_DUE_MS = "rqretry.next_due_ms"
 QUEUE_WAIT_MS = "rqretry.queue_wait_ms"
-"""From when a message was due, a first attempt's since it was published, to this attempt."""
+"""From when a message was due to this attempt."""
 DUE_MS = "rqretry.due_ms"
 WORKER = "rqretry.worker"
 LINKED_AS = "rqretry.link"
@@ -100,12 +100,10 @@ def delivery(
 def waited(message: Message[Any], due_ms: int | None) -> dict[str, int]:
     """How long a message waited for this attempt, by the server's clock, as far as it is known."""
     now_ms: int | None = getattr(message, "_now_ms", None)
-    published = message._published_ms if message.attempt == 1 else None  # noqa: SLF001 - no text
-    since_ms = published if due_ms is None else due_ms
-    found = {} if due_ms is None else {DUE_MS: due_ms}
-    if now_ms is not None and since_ms is not None:
-        found[QUEUE_WAIT_MS] = max(0, now_ms - since_ms)
-    return found
+    if due_ms is None:
+        return {}
+    wait = {} if now_ms is None else {QUEUE_WAIT_MS: max(0, now_ms - due_ms)}
+    return {DUE_MS: due_ms} | wait
 
 
 @lru_cache(1024)

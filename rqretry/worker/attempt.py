@@ -67,7 +67,8 @@ class Execution:
         call: Any = self._call
         if observer.installed is not None:
             namespace = delivery.place.keys.partition.namespace
-            message._now_ms = delivery.place.schedule.expected_ms(started)  # noqa: SLF001 - for traces
+            if delivery.attempt > 1:
+                message._now_ms = delivery.place.schedule.expected_ms(started)  # noqa: SLF001 - for traces
             delivery.watch = observer.installed.attempting(namespace, message, self._worker)
             call = delivery.watch.around(call)
         try:
