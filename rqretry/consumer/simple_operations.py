@@ -147,7 +147,8 @@ class SimpleOperations(SimpleSettling):
         if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
             yield from self._find_places()
         if time.monotonic() >= self._sweeps.next_at:
-            yield from self._sweeps.round({place.keys.partition for place in self._places})
+            partitions = dict.fromkeys(place.keys.partition for place in self._places)
+            yield from self._sweeps.round(partitions)
         asked_ns = time.time_ns()
         received, look_again_s = yield from self._look_everywhere(most, duration_ms)
         if received and observer.installed is not None:
