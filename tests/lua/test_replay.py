@@ -1,6 +1,7 @@
 """replay: committed -> ready, of what is kept."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -70,6 +71,18 @@ def test_only_what_was_done_in_the_time_is_delivered(world: World) -> None:
         world.advance(1000)
     assert world.replay(since_ms=START_MS + 1000, upto_ms=START_MS + 2000) == (1, 1)
     assert world.lease().ids == ["b"]
+
+
+@pytest.mark.parametrize("year", [2026, 2040, 2100])
+def test_calls_of_one_millisecond_are_told_apart(world: World, year: int) -> None:
+    world.subscribe()
+    keeping(world, keep_ms=200 * 366 * 24 * HOUR)
+    world.advance(round(datetime(year, 1, 1, tzinfo=UTC).timestamp() * 1000) - START_MS)
+    for receipt in world.leased(*"cba"):
+        assert world.succeed(receipt) == ["OK"]
+    times = world.state()["g:consumed"]
+    assert sorted(times, key=times.__getitem__) == ["c", "b", "a"]
+    assert len(set(times.values())) == 3
 
 
 def test_pages_go_on_where_the_last_one_ended(world: World) -> None:
