@@ -40,6 +40,8 @@ class Ledger(Group):
     """The highest limit there ever was: a message that waits is still delivered once."""
     redriven: set[str] = field(default_factory=set)
     """Ids that were dead, and may come after what came later."""
+    published: dict[str, int] = field(default_factory=dict)
+    """By id, its number in line as it was published; a redrive gives it another one."""
     counted: Counter[str] = field(default_factory=Counter)
     """By id, the deliveries that count, since it came or came back from the dead letters."""
     released: Counter[str] = field(default_factory=Counter)
@@ -52,13 +54,14 @@ class Ledger(Group):
     def push(self, id_: str, name: str, number: int) -> None:
         """A new message, maybe under the id of an earlier one."""
         del self.counted[id_], self.released[id_]
+        self.published[id_] = number
         super().push(id_, name, number)
 
     def come_again(self, id_: str, lease_no: int) -> None:
-        """A message that was consumed is new, in the place of its line that it had."""
+        """A message that was consumed is new, in line where it was when it was published."""
         self.leases[id_] = Lease(lease_no=lease_no)
         del self.counted[id_], self.released[id_]
-        self.enter(id_, self.numbers.get(id_, 0))
+        self.enter(id_, self.published[id_])
 
     def configure(self, version: int, fields: Mapping[str, str]) -> bool:
         """Newer wins; whether it was."""
@@ -247,7 +250,7 @@ class Place(Partition):
                 given.append(id_)
         if given:
             self.floor = max(now, self.floor, ledger.floor) + 1
-        for id_ in sorted(given, key=lambda one: ledger.numbers.get(one, 0)):
+        for id_ in sorted(given, key=ledger.published.__getitem__):
             self.shared.add(id_)
             ledger.come_again(id_, self.floor)
         return len(page), len(given)

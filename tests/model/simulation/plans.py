@@ -134,7 +134,8 @@ def draw(chance: Chance) -> Plan:
     count = chance.one("plan/groups", (1, 1, 1, 2, 2, 3))
     growth = chance.one("plan/new partitions", (1, 1, 2)) if some("growth", 0.2) else 0
     in_order = 0.8 if growth else 0.35
-    groups = tuple(_group(chance, number, partitions, in_order) for number in range(count))
+    most = partitions + growth
+    groups = tuple(_group(chance, number, most, in_order) for number in range(count))
     calm = some("calm", 0.4 if growth else 0.05)
     faults = Faults(
         refused=rate("refused", 0.4, 0.1),
@@ -225,8 +226,8 @@ def _keep(chance: Chance) -> tuple[float, int]:
 
 
 def _interval(chance: Chance, clock: Clock | None) -> int:
-    """Of a schedule; no jump skips more slots of it than are made up."""
-    return MINUTE_S if clock and clock.jumps else chance.one("plan/every", (1, 2, 3))
+    """Of a schedule; no step, nor its end, skips more slots of it than are made up."""
+    return MINUTE_S if clock and clock.lasts_s > 0 else chance.one("plan/every", (1, 2, 3))
 
 
 def _restart(share: float) -> str:
