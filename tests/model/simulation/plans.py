@@ -271,7 +271,7 @@ def turns(plan: Plan) -> int:
     way; those that are made anew each time draw lots.
     """
     partitions = plan.partitions + plan.growth
-    return 8 * partitions + 24 if plan.anew == 1 else 3 * partitions + 8
+    return 8 * partitions + 24 if plan.anew == 1 else 5 * partitions + 12
 
 
 def plan_of(seed: int) -> Plan:
