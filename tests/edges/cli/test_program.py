@@ -232,10 +232,13 @@ def test_a_reader_that_goes_away_is_no_error(program: Program, client: Client) -
     assert client.admin.stats().backlog == 20_000
 
 
-def test_ctrl_c_while_waiting_is_quiet(program: Program, client: Client) -> None:
+def test_ctrl_c_while_waiting_is_quiet(
+    program: Program, client: Client, server: EmbeddedRedis
+) -> None:
     client.admin.create_topic("claims")
     receive = program("receive", "claims", "--group", "g", "--create-group", "--wait", "60s")
-    wait_until(lambda: bool(client.admin.groups()))
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as connection:
+        wait_until(lambda: int(connection.info("clients")["blocked_clients"]) > 0)
     out, err = ended(receive, signal.SIGINT)
     assert receive.returncode == 1
     assert out == ""
