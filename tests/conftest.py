@@ -1,6 +1,7 @@
 """Private Redis servers: each is started once per test process, on a unix socket, when needed."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +13,11 @@ from tests.support.servers import SERVERS, ServerBinary, binary_of, start
 SLOW_FOLDERS = (
     "spark", "cluster", "sentinel", "production", "demo", "packaging", "chaos", "benchmarks",
 )  # fmt: skip
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what it puts in the background, and then what a test starts ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

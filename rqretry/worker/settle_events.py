@@ -37,6 +37,11 @@ class _Folded:
     logged: int = 1
     """How many of these have a line of their own."""
 
+    def add(self, delivery: Delivery) -> None:
+        """One more of them failed."""
+        self.count += 1
+        self.last = delivery.id, delivery.attempt, delivery.trace
+
 
 class OutcomeReporter:
     """Reports for all consumers of a process."""
@@ -47,6 +52,8 @@ class OutcomeReporter:
         self._store = store
         self._folded: dict[tuple[str, str, str], _Folded] = {}
         """By topic, group and fingerprint."""
+        self._same: tuple[str, GroupKeys, _Folded] | None = None
+        """The last record, its group and where it was counted: most are as the one before."""
         self._traces: dict[str, str] = {}
         """By kind of failure, its traceback."""
 
@@ -96,6 +103,7 @@ class OutcomeReporter:
         for key, folded in self._folded.items():
             self._log_folded(key, folded)
         self._folded.clear()
+        self._same = None
 
     def _log_death(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
         keys, reason = delivery.place.keys, reason_in(failure.record)
@@ -114,12 +122,15 @@ class OutcomeReporter:
 
     def log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
         """A line for the first of a kind in a group, and one a minute while it goes on."""
-        keys = delivery.place.keys
+        same, keys = self._same, delivery.place.keys
+        if same is not None and same[0] is failure.record and same[1] is keys:
+            same[2].add(delivery)  # most end here: no more than they need is done
+            return
         topic, fingerprint = keys.partition.topic, fingerprint_in(failure.record)
         folded = self._folded.get((topic, keys.group, fingerprint))
-        if folded is not None:  # most end here: no more than they need is done
-            folded.count += 1
-            folded.last = delivery.id, delivery.attempt, delivery.trace
+        if folded is not None:
+            folded.add(delivery)
+            self._same = failure.record, keys, folded
             return
         if not log.isEnabledFor(logging.WARNING):
             return
@@ -151,6 +162,7 @@ class OutcomeReporter:
             return
         if not folded.count:
             del self._folded[key]
+            self._same = None
             return
         self._log_folded(key, folded)
         folded.since, folded.count, folded.logged = time.monotonic(), 0, 0

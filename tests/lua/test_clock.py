@@ -240,6 +240,16 @@ def test_nothing_falls_due_in_a_jump_that_comes_back(world: World, verb: str) ->
     assert look(START_MS + 62 * SECOND) == 1
 
 
+def test_a_jump_that_came_back_holds_nothing_when_its_time_really_comes(world: World) -> None:
+    waiting(world)
+    world.set_time(START_MS + HOUR)
+    assert world.promote(expected_ms=START_MS, hold_ms=10 * SECOND).moved == 0
+    world.set_time(START_MS)
+    world.promote(expected_ms=START_MS, hold_ms=10 * SECOND)
+    world.set_time(START_MS + HOUR)
+    assert world.promote(expected_ms=START_MS + HOUR, hold_ms=10 * SECOND).moved == 1
+
+
 def test_what_was_held_is_moved_when_the_clock_stays(world: World) -> None:
     waiting(world)
     world.set_time(START_MS + HOUR)

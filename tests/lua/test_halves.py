@@ -176,6 +176,16 @@ def test_prepare_that_arrives_when_the_decision_is_forgotten_is_refused(
     assert changed == {}
 
 
+def test_prepare_is_taken_at_the_time_that_it_was_told_though_the_wall_went_back(
+    half: World,
+) -> None:
+    half.subscribe()
+    half.advance(HOUR)
+    told = prepare(half, halves("a"), seen_ms=0).now_ms
+    half.set_time(START_MS)
+    assert prepare(half, halves("a"), seen_ms=told).verdicts == "A"
+
+
 def test_prepare_is_told_the_time_where_its_caller_has_another_one(half: World) -> None:
     half.subscribe()
     for other in (0, half.now - KEPT_MS, half.now + 1):

@@ -1,5 +1,7 @@
 """Ordered groups after a call that was cut: who is over holds up nobody."""
 
+import pytest
+
 from tests.support.builders import first
 from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
@@ -45,6 +47,33 @@ def test_an_orphan_in_flight_lets_the_next_one_go(world: World) -> None:
     world.expire()
     assert leased(world) == ["b"]
     assert "a" not in world.state()["message_groups"]
+
+
+def test_an_orphan_in_flight_that_is_not_the_head_leaves_the_order(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("ab"))
+    world.lease()
+    world.damage().hdel(world.keys.bodies, "b")
+    world.client.zadd(world.group().inflight, {"b": START_MS + VISIBILITY_MS})  # as a cut leaves it
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    assert line(world) == ["x1a"]
+
+
+@pytest.mark.parametrize("message_groups", [999, 1000])
+def test_heads_are_looked_through_for_an_orphan_where_they_are_not_too_many(
+    world: World, message_groups: int
+) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("ab"))
+    world.lease()
+    world.damage().hdel(world.keys.bodies, "a")
+    world.client.hdel(world.keys.message_groups, "a")
+    others = {f"y{number}": f"of {number}" for number in range(message_groups)}
+    world.client.hset(world.group().heads, mapping=others)
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    assert leased(world) == (["b"] if message_groups == 999 else [])
 
 
 def test_a_repeated_publish_that_was_cut_keeps_its_place(world: World) -> None:

@@ -1,6 +1,6 @@
 """recall: scheduled and not due -> gone."""
 
-from tests.support.builders import SECOND, prepared
+from tests.support.builders import HOUR, SECOND, prepared
 from tests.support.world import World
 
 
@@ -73,3 +73,16 @@ def test_recall_frees_the_id_and_a_late_repeat_of_the_call_does_not_bring_it_bac
     world.advance(2 * SECOND)
     world.deliver()
     assert world.lease().ids == ["a"]
+
+
+def test_recall_frees_an_id_for_good_after_a_call_that_was_cut_had_begun_its_hour(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="d", delay_ms=SECOND), seq=1)
+    world.damage().zadd(world.keys.id_expiry, {"a": world.now + HOUR})
+    assert world.recall("a") == "OK"
+    world.publish(prepared("a", digest="d"), seq=2)
+    world.advance(HOUR)
+    world.sweep()
+    assert world.publish(prepared("a", digest="d"), seq=3).verdicts == "D"

@@ -14,6 +14,7 @@ from rqretry.transport.replies import broken
 from rqretry.transport.store_sync import SyncConnection
 from tests.contract.cluster.conftest import ClusterLab
 from tests.contract.integration.test_lost_answers import (
+    all_of,
     test_a_receive_says_that_the_group_is_paused,
     test_an_empty_group_that_is_paused_is_said_to_be,
 )
@@ -86,8 +87,7 @@ def test_a_receive_whose_answers_are_lost_leases_once_and_says_so(
             consumer.receive(4, invisible_duration=1, wait=0)
         assert sent["lease"] == 1
     assert time.monotonic() - started < 2.0
-    seen = [message for _ in range(40) for message in consumer.receive(16, wait=0.1)]
-    assert len(seen) == 99
+    seen = all_of(consumer, 99)
     assert sum(message.attempt > 1 for message in seen) <= 4
     consumer.ack(seen)
 

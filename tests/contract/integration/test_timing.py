@@ -138,6 +138,7 @@ async def test_the_first_retry_is_delivered_within_50_ms_of_its_due_time_by_an_i
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("server", ["redis-7"], indirect=True)
 async def test_the_whole_ladder_at_a_thousandth_keeps_each_wait_within_50_ms(lab: Lab) -> None:
     app, seen = lab.app(delay_levels=LADDER), Seen()
 

@@ -49,7 +49,7 @@ def test_a_seed_gives_the_same_events_each_time(simulated: Server, seed: int) ->
 
 def test_seeds_give_the_same_events_in_every_process() -> None:
     """Whatever the order of its sets is, and whatever chance the code takes for itself."""
-    command = [sys.executable, "-m", "tests.model.simulation", "--jobs", "1", "--seeds", "25"]
+    command = [sys.executable, "-m", "tests.model.simulation", "--jobs", "1", "--seeds", "15"]
     runs = [
         subprocess.run(
             [*command, "--seed", "2330"],
