@@ -19,6 +19,7 @@ declared_keys = cache(lua_hooks.virtual_time_declared_keys)
 counted = cache(lua_hooks.counted)
 cut = cache(lua_hooks.cut)
 cut_writes = cache(lua_hooks.cut_writes)
+refused = cache(lua_hooks.refused)
 
 
 @pytest.fixture(scope="session", params=BACKENDS)

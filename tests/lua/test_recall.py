@@ -85,4 +85,4 @@ def test_recall_frees_an_id_for_good_after_a_call_that_was_cut_had_begun_its_hou
     world.publish(prepared("a", digest="d"), seq=2)
     world.advance(HOUR)
     world.sweep()
-    assert world.publish(prepared("a", digest="d"), seq=3).verdicts == "D"
+    assert world.publish(prepared("a", digest="e"), seq=3).verdicts == "C"

@@ -98,13 +98,25 @@ CUT_CALL = f"""
 local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
 local function call(...)
   calls = calls + 1
-  if calls == cut_at then
+  if calls >= cut_at and cut_at > 0 then
     error('cut')
   end
   return redis.call(...)
 end
 """
-"""The script stops at call number CUT_KEY; what it wrote before stays, as Redis keeps it."""
+"""From call number CUT_KEY on all fail, also those that would undo: what was written stays."""
+
+REFUSED_CALL = f"""
+local calls, refused_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
+local function call(...)
+  calls = calls + 1
+  if calls == refused_at then
+    error('refused')
+  end
+  return redis.call(...)
+end
+"""
+"""Call number CUT_KEY fails and no other, so that a script may undo what it has written."""
 
 CUT_WRITE = f"""
 local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
@@ -113,7 +125,7 @@ local function call(command, ...)
     or string.find(command, 'DEL$') or string.find(command, 'PUSH$') or string.find(command, 'REM$')
     or string.find(command, 'INCRBY$') then
     calls = calls + 1
-    if calls == cut_at then
+    if calls >= cut_at and cut_at > 0 then
       error('cut')
     end
   end
@@ -146,6 +158,11 @@ def measured() -> ScriptLibrary:
 def cut() -> ScriptLibrary:
     """The scripts on the virtual clock, stopping at the call that CUT_KEY names."""
     return ScriptLibrary(overrides=VIRTUAL, call_override=CUT_CALL)
+
+
+def refused() -> ScriptLibrary:
+    """The scripts on the virtual clock, of which the call that CUT_KEY names is refused."""
+    return ScriptLibrary(overrides=VIRTUAL, call_override=REFUSED_CALL)
 
 
 def cut_writes() -> ScriptLibrary:
