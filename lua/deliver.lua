@@ -9,7 +9,7 @@ local call = redis.call
   group, and enters the orders of ordered groups. Broadcast groups get all of them in a stream.
 
   FLAGS  allow-oom
-  KEYS   meta route bodies pending scheduled backlog events counters big ids_key id_expiry message_groups
+  KEYS   meta bodies pending scheduled backlog events counters big ids_key id_expiry message_groups
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit expected_ms (the time by the caller's own clock, or '') hold_ms groups,
@@ -35,11 +35,11 @@ local call = redis.call
 -- @include broadcast
 
 -- @bind keys
-local FIRST_KEY, FIRST_GROUP = 15, 7
+local FIRST_KEY, FIRST_GROUP = 14, 7
 local FIRST_MEMBER = FIRST_GROUP + 2 * groups
 local looked = #ARGV >= FIRST_MEMBER
 
-local current = call('HMGET', route, 'version', 'table')
+local current = call('HMGET', meta, 'route', 'table')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end

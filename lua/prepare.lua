@@ -8,7 +8,7 @@ local call = redis.call
   of another time, stores nothing, and the answer is the time for the next.
 
   FLAGS  none
-  KEYS   meta route bodies big ids_key id_expiry halves half_of closed events counters keyed message_keys
+  KEYS   meta bodies big ids_key id_expiry halves half_of closed events counters keyed message_keys
   ARGV   route_version transaction worker seen_ms blob, then number, id, body, digest ('' for an id the client
          made), tag, message_group and keys (with blanks between) of each message
   REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
@@ -36,7 +36,7 @@ elseif may_come_late(now, seen_ms) then
   call('HSET', meta, 'mark', now, 'offset', clock.offset)
   return { 'LATE', now }
 end
-local current = call('HMGET', route, 'version', 'table', 'limit')
+local current = call('HMGET', meta, 'route', 'table', 'most')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end

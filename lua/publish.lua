@@ -14,7 +14,7 @@ local call = redis.call
   nothing, so that nothing overtakes a call that was refused.
 
   FLAGS  none
-  KEYS   meta route lane bodies big pending backlog events counters, then ready and wake of each group,
+  KEYS   meta lane bodies big pending backlog events counters, then ready and wake of each group,
          then the lane of the call in front, if any
   ARGV   route_version seq checksum lane_ttl_ms worker blob (the ids, packed, where they are many)
          in_front ('' for none) groups messages, then name and byte of each group, then id and body of
@@ -22,7 +22,7 @@ local call = redis.call
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' : all accepted)
          or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT or LANE_GAP: the call in front was not done
-  COST   O(messages * groups); 10 commands and 3 a group, 1 behind a call that is not answered
+  COST   O(messages * groups); 8 commands and 3 a group, 1 behind a call that is not answered
 ]]
 -- @include clock
 -- @include logical
@@ -30,13 +30,13 @@ local call = redis.call
 -- @include lane
 -- @include fan_out
 
-local meta, bodies = KEYS[1], KEYS[4]
+local meta, bodies = KEYS[1], KEYS[3]
 local blob, groups, messages = ARGV[6], tonumber(ARGV[8]), tonumber(ARGV[9])
-local FIRST_GROUP, FIRST_KEY, BIG = 10, 10, 8192
+local FIRST_GROUP, FIRST_KEY, BIG = 10, 9, 8192
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 
-local clock = read_clock(meta)
-local answer, limit = answer_at_once(clock.now)
+local clock, version, most = read_clock(meta, nil, 'route', 'most')
+local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
 if answer then
   return answer
 end
@@ -57,6 +57,6 @@ if messages > 0 then
   call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, FIRST_MESSAGE + 2 * messages - 1))
 -- @include fan_out_or_undo
 else
-  note_accepted(0, '')
+  note_accepted('')
 end
 return answer_accepted(clock, messages, blob == '' and ids or {}, '')

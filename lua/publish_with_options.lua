@@ -12,7 +12,7 @@ local call = redis.call
   their own: they get all of them in a stream, and where a topic has no other group nothing is stored.
 
   FLAGS  none
-  KEYS   meta route lane bodies big pending backlog events counters ids_key id_expiry scheduled
+  KEYS   meta lane bodies big pending backlog events counters ids_key id_expiry scheduled
          message_groups half_of keyed message_keys, then ready and wake of each group, then order and
          heads of each ordered one, then broadcast, where the topic has a broadcast group, then the
          lane of the call in front, if any (not both)
@@ -27,7 +27,7 @@ local call = redis.call
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT or LANE_GAP: the call in front was not done
-  COST   O(messages * groups); 10 commands and 3 a group, 8 more for ids that the caller chose and
+  COST   O(messages * groups); 8 commands and 3 a group, 8 more for ids that the caller chose and
          that are new, up to 15 more where one may be known, 1 more where a group takes only some, 3 more
          for message groups and 3 for an ordered group, 3 for broadcast, 2 for message keys (and 1 for
          each 3000 of them), 1 behind a call that is not answered
@@ -50,9 +50,9 @@ local function publish_each(time, room)
 -- @include undo
 -- @include broadcast
 
-  local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[9]
-  local ids_key, id_expiry, scheduled, message_groups = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-  local half_of, keyed, message_keys, FIRST_KEY = KEYS[14], KEYS[15], KEYS[16], 17
+  local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8]
+  local ids_key, id_expiry, scheduled, message_groups = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+  local half_of, keyed, message_keys, FIRST_KEY = KEYS[13], KEYS[14], KEYS[15], 16
   local groups, messages, mode, FIRST_GROUP = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], 11
   local FIRST_MESSAGE, BIG = FIRST_GROUP + 2 * groups, 8192
   local BEHIND = FIRST_MESSAGE + 2 * messages -- where the options begin
@@ -290,7 +290,7 @@ local function publish_each(time, room)
     if #remembered > 0 then
       remember_ids()
     end
-    note_accepted(#accepted, verdicts)
+    note_accepted(verdicts)
   end
 
   -- What was written before a write was refused, unless a call that was cut has stored some bodies before.
@@ -326,9 +326,9 @@ end
 
 -- Whether any of the caller's ids may be known; if not, nothing need be looked up by id.
 local function is_any_known(now, ids, begun)
-  local ids_key, id_expiry = KEYS[10], KEYS[11]
-  if call('EXISTS', KEYS[14]) + call('HEXISTS', KEYS[1], begun) > 0 or is_any_in(ids_key, 'HMGET', ids)
-    or is_any_in(KEYS[4], 'HMGET', ids) then
+  local ids_key, id_expiry = KEYS[9], KEYS[10]
+  if call('EXISTS', KEYS[13]) + call('HEXISTS', KEYS[1], begun) > 0 or is_any_in(ids_key, 'HMGET', ids)
+    or is_any_in(KEYS[3], 'HMGET', ids) then
     return true
   end
   -- A sweep that was cut has forgotten ids, but not that they are to be forgotten.
@@ -339,7 +339,7 @@ end
 -- Bodies under ids that the caller chose, with nothing else, all for every group. Returns the ids; nothing
 -- where one may be known.
 local function publish_named(now, groups, messages)
-  local meta, FIRST_KEY, FIRST_GROUP, BIG, BEGUN_CALL = KEYS[1], 17, 11, 8192, '?' -- BEGUN of include/dedup
+  local meta, FIRST_KEY, FIRST_GROUP, BIG, BEGUN_CALL = KEYS[1], 16, 11, 8192, '?' -- BEGUN of include/dedup
   local ids, digests, sizes, FIRST_MESSAGE = {}, {}, {}, FIRST_GROUP + 2 * groups
   local BEHIND = FIRST_MESSAGE + 2 * messages
   for i = 1, messages do
@@ -353,19 +353,19 @@ local function publish_named(now, groups, messages)
     return nil
   end
   call('HSET', meta, BEGUN_CALL, table.concat(ids, ' '))
-  call('HSET', KEYS[4], unpack(ARGV, FIRST_MESSAGE, BEHIND - 1))
+  call('HSET', KEYS[3], unpack(ARGV, FIRST_MESSAGE, BEHIND - 1))
 -- @include fan_out_or_undo
   call('HDEL', meta, BEGUN_CALL)
   return ids
 end
 
-local clock = read_clock(KEYS[1])
-local answer, limit = answer_at_once(clock.now)
+local clock, version, most = read_clock(KEYS[1], nil, 'route', 'most')
+local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
 if answer then
   return answer
 end
 local messages, mode = tonumber(ARGV[9]), ARGV[10]
-local room = limit > 0 and limit - call('HLEN', KEYS[4]) or math.huge
+local room = limit > 0 and limit - call('HLEN', KEYS[3]) or math.huge
 local accepted, verdicts
 if mode == 'named' and messages <= room then
   accepted, verdicts = publish_named(clock.now, tonumber(ARGV[8]), messages), ''

@@ -12,7 +12,7 @@ local call = redis.call
   installed.
 
   FLAGS  allow-oom
-  KEYS   meta route backlog ready wake counters order heads message_groups (ready, wake, order and heads
+  KEYS   meta backlog ready wake counters order heads message_groups (ready, wake, order and heads
          of the first group)
   ARGV   here version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is) history_bytes ('0': as it is) history_ms ('0' for any age)
@@ -31,8 +31,8 @@ local call = redis.call
 local clock = read_clock(meta)
 
 local function install()
-  if version > tonumber(call('HGET', route, 'version') or 0) then
-    call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
+  if version > tonumber(call('HGET', meta, 'route') or 0) then
+    call('HSET', meta, 'route', version, 'table', route_table, 'most', max_messages)
     if history_bytes ~= '0' then
       call('HSET', meta, 'limit', history_bytes, 'history_ms', history_ms)
     end

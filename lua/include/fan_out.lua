@@ -12,15 +12,15 @@ local function note_who_owes(ids, groups, FIRST_GROUP)
   for i, id in ipairs(ids) do
     owed[2 * i - 1], owed[2 * i] = id, bytes
   end
-  call('HSET', KEYS[6], unpack(owed))
+  call('HSET', KEYS[5], unpack(owed))
 end
 
 local function fan_out(ids, sizes, digests, groups, FIRST_KEY, FIRST_GROUP)
   if #sizes > 0 then
-    call('HSET', KEYS[5], unpack(sizes))
+    call('HSET', KEYS[4], unpack(sizes))
   end
   if groups == 0 then
-    call('RPUSH', KEYS[7], unpack(ids))
+    call('RPUSH', KEYS[6], unpack(ids))
     fanned = 1
   elseif groups > 1 then
     note_who_owes(ids, groups, FIRST_GROUP)
@@ -32,10 +32,10 @@ local function fan_out(ids, sizes, digests, groups, FIRST_KEY, FIRST_GROUP)
     if length == #ids then
       call('ZADD', KEYS[at + 1], '0', '1')
     end
-    call('HINCRBY', KEYS[9], 'publish:' .. name, ARGV[9])
+    call('HINCRBY', KEYS[8], 'publish:' .. name, ARGV[9])
   end
   if digests then
-    call('HSET', KEYS[10], unpack(digests))
+    call('HSET', KEYS[9], unpack(digests))
   end
-  note_accepted(#ids, '')
+  note_accepted('')
 end

@@ -3,11 +3,11 @@
 local done, refusal = pcall(fan_out, ids, sizes, digests, groups, FIRST_KEY, FIRST_GROUP)
 if not done then
   pcall(function()
-    for _, key in ipairs({ KEYS[4], KEYS[5], KEYS[6], digests and KEYS[10] }) do
+    for _, key in ipairs({ KEYS[3], KEYS[4], KEYS[5], digests and KEYS[9] }) do
       call('HDEL', key, unpack(ids))
     end
     for list = 1, fanned do
-      call('LTRIM', groups == 0 and KEYS[7] or KEYS[FIRST_KEY + 2 * list - 2], '0', -1 - #ids)
+      call('LTRIM', groups == 0 and KEYS[6] or KEYS[FIRST_KEY + 2 * list - 2], '0', -1 - #ids)
     end
     call('HDEL', KEYS[1], '?') -- BEGUN of include/dedup
   end)

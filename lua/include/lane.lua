@@ -2,10 +2,10 @@
 -- into this partition, of which at most one is unresolved: the same number with the same checksum is that
 -- call again, and is answered as it was. Both scripts have the same first keys and arguments.
 
--- The answer to a call that must not be executed; else nil and what the topic may hold, 0 for any number.
+-- The answer to a call that must not be executed, by the version of the partition's route; else nil.
 -- The lane comes before the route: a repeated call must find its answer even if the route moved on.
-local function answer_at_once(now)
-  local lane, seq, in_front = KEYS[3], tonumber(ARGV[2]), ARGV[7]
+local function answer_at_once(now, version)
+  local lane, seq, in_front = KEYS[2], tonumber(ARGV[2]), ARGV[7]
   local last = call('GET', lane)
   if last then
     local last_seq = tonumber(string.match(last, '^%d+'))
@@ -21,25 +21,20 @@ local function answer_at_once(now)
   if in_front ~= '' and string.sub(call('GET', KEYS[#KEYS]) or '', 1, #in_front) ~= in_front then
     return { 'LANE_GAP' }
   end
-  local current = call('HMGET', KEYS[2], 'version', 'limit')
-  if (current[1] or '0') ~= ARGV[1] then
-    return { 'STALE_ROUTE', current[1] or '0', call('HGET', KEYS[2], 'table') or '' }
+  if (version or '0') ~= ARGV[1] then
+    return { 'STALE_ROUTE', version or '0', call('HGET', KEYS[1], 'table') or '' }
   end
-  return nil, tonumber(current[2] or 0)
 end
 
--- Notes in counters and lane what was accepted: then the call is done.
-local function note_accepted(count, verdicts)
-  if count > 0 then
-    call('HINCRBY', KEYS[9], 'publish', count == tonumber(ARGV[9]) and ARGV[9] or count) -- spelling one takes time
-  end
-  call('SET', KEYS[3], ARGV[2] .. ' ' .. ARGV[3] .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', ARGV[4])
+-- Notes in the lane what was accepted: then the call is done.
+local function note_accepted(verdicts)
+  call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[3] .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', ARGV[4])
 end
 
 -- The answer to a call that is done, and its history; noted: the ids, none if the blob holds them.
 local function answer_accepted(clock, count, noted, verdicts)
   if count > 0 then
-    append_history(clock, KEYS[1], KEYS[8], 'publish', '', ARGV[5], noted, '', ARGV[6])
+    append_history(clock, KEYS[1], KEYS[7], 'publish', '', ARGV[5], noted, '', ARGV[6])
   end
   return { 'OK', clock.now, verdicts }
 end

@@ -31,9 +31,10 @@ local function correct(clock, expected)
   clock.bytes, clock.stepped = sane(clock.bytes), not waits -- until it is noted, every reader sees a step anew
 end
 
-local function read_clock(meta, expected)
+-- With it come the values of other fields of `meta` that the caller names.
+local function read_clock(meta, expected, ...)
   local now = wall_ms()
-  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor', 'keep_ms')
+  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor', 'keep_ms', ...)
   local clock = {
     now = now,
     wall = now,
@@ -51,7 +52,7 @@ local function read_clock(meta, expected)
   if not (most <= now and least >= 0 and clock.seq + clock.bytes < 2 ^ 48) then
     correct(clock, expected)
   end
-  return clock
+  return clock, kept[9], kept[10]
 end
 
 -- Where nothing else is written: note the time, so that a step of the wall cannot undo what has passed.

@@ -255,7 +255,7 @@ def room_in(route: Route) -> Room:
 
 def chunks(messages: Sequence[Prepared], room: Room = _BY_ITSELF) -> Iterator[Sequence[Prepared]]:
     """Cut messages into calls: so many messages, bytes and entries, one message at least."""
-    if isinstance(messages, PlainMessages):
+    if type(messages) is PlainMessages:
         yield from messages.cut(room.messages, MAX_CALL_BYTES)
         return
     chunk: list[Prepared] = []

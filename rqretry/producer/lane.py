@@ -324,14 +324,14 @@ class Publishing:
 
 def _total(messages: Sequence[Prepared]) -> str:
     """The checksum of a call that stands alone: over all ids, and all bodies."""
-    if isinstance(messages, PlainMessages):
+    if type(messages) is PlainMessages:
         return checksum([*messages.ids, *messages.data])
     return checksum([*[m.id for m in messages], *[m.data for m in messages]])
 
 
 def _blob(messages: Sequence[Prepared]) -> bytes:
     """What the history notes of a call beside the ids; of plain messages nothing."""
-    if isinstance(messages, PlainMessages):
+    if type(messages) is PlainMessages:
         return b""
     notes = [message.noted for message in messages]
     if notes.count(None) == len(notes):

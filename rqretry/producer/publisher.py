@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,6 +72,8 @@ class LaneQueue:
         if not self._busy:
             self._busy = True
             try:
+                if self._before:
+                    await self._after_older()
                 return await self._call(messages)
             finally:
                 self._send_waiting()
@@ -101,9 +103,10 @@ class LaneQueue:
             self._loop, self._task, self._busy = loop, None, False
             self._waiting.clear()
 
-    async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
-        await self._after_older()
-        return await self._store.perform(self._publishing.send(self._lane, messages))
+    def _call(
+        self, messages: Sequence[Prepared]
+    ) -> Coroutine[Any, Any, list[MessageId | Exception]]:
+        return self._store.perform(self._publishing.send(self._lane, messages))
 
     async def _after_older(self) -> None:
         if self._before:
@@ -122,6 +125,8 @@ class LaneQueue:
             batch = self._next_batch()
             try:
                 given = [m for messages, _ in batch for m in messages]
+                if self._before:
+                    await self._after_older()
                 answers = await self._call(given) if given else []
             except Exception as error:  # noqa: BLE001 - every waiting publisher gets it
                 for messages, future in batch:
@@ -187,7 +192,6 @@ class Publisher:
             return answer
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
-        await self._store.connect()
         found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)

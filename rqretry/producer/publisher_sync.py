@@ -82,7 +82,6 @@ class SyncPublisher:
             return answer
 
     def _publish(self, topic: str, item: Any) -> MessageId:
-        self._store.connect()
         found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)

@@ -30,9 +30,9 @@ def _as_it_is(result: T, confirmation: Any) -> T:
     return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Command(Generic[T]):
-    """One call to the server.
+    """One call to the server; not changed, and not frozen, since that takes a microsecond each.
 
     Attributes:
         verb: The script's name; or, where `arguments` is set, the name for errors.

@@ -76,9 +76,8 @@ class PartitionKeys:
     base: str = field(init=False, compare=False)
     """What the other keys begin with."""
     meta: str = field(init=False, compare=False)
-    """Hash: logical time, the last number in `order`, the sizes of `broadcast` and `events`."""
-    route: str = field(init=False, compare=False)
-    """Hash: version, table of groups and limit of the topic."""
+    """Hash: logical time, the last number in `order`, the sizes of `broadcast` and `events`; and
+    the topic's route: its version, its table of groups and how many messages it may hold."""
     bodies: str = field(init=False, compare=False)
     """Hash: id -> message bytes."""
     big: str = field(init=False, compare=False)

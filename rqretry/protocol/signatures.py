@@ -30,7 +30,7 @@ dead_letters: meta dead deaths failures fingerprints bodies big | with_bodies:fl
 decide: meta transactions checks unfinished_transactions parked_transactions | id decision worker
     lease_ms claim reason
 defer: meta transactions checks parked_transactions | id claim reason
-deliver: meta route bodies pending scheduled backlog events counters big ids_key id_expiry
+deliver: meta bodies pending scheduled backlog events counters big ids_key id_expiry
     message_groups keyed message_keys, then ready and wake of each group, then order and heads of
     each ordered one, then broadcast, where the topic has a broadcast group | route_version worker
     limit:number expected_ms:number hold_ms:number groups:number, then name and byte of each group,
@@ -59,17 +59,17 @@ now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number
 poll: meta config ready retry inflight due scheduled, then those of each other place
-prepare: meta route bodies big ids_key id_expiry halves half_of closed events counters keyed
+prepare: meta bodies big ids_key id_expiry halves half_of closed events counters keyed
     message_keys | route_version transaction worker seen_ms:number blob, then number, id, body,
     digest, tag, message_group and keys of each message
 promote: meta retry due wake events counters config order heads message_groups, then levels | group
     worker limit:number expected_ms:number hold_ms:number upto only, then ids to take from that
     level
-publish: meta route lane bodies big pending backlog events counters, then ready and wake of each
+publish: meta lane bodies big pending backlog events counters, then ready and wake of each
     group, then the lane of the call in front, if any | route_version seq checksum lane_ttl_ms
     worker blob in_front groups:number messages:number, then name and byte of each group, then id
     and body of each message
-publish_with_options: meta route lane bodies big pending backlog events counters ids_key id_expiry
+publish_with_options: meta lane bodies big pending backlog events counters ids_key id_expiry
     scheduled message_groups half_of keyed message_keys, then ready and wake of each group, then
     order and heads of each ordered one, then broadcast, where the topic has a broadcast group,
     then the lane of the call in front, if any | route_version seq checksum lane_ttl_ms worker blob
@@ -119,7 +119,7 @@ scan_group: meta location attempts failures | structure offset:number count:numb
 scheduled: meta scheduled | limit:number
 stats: meta config ready retry inflight dead scheduled backlog counters bodies order heads
     message_groups ids_key, then levels
-subscribe: meta route backlog ready wake counters order heads message_groups | here version:number
+subscribe: meta backlog ready wake counters order heads message_groups | here version:number
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
     keep_ms keep_bytes queued:flag
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events

@@ -10,15 +10,18 @@ from typing import Any
 
 import redis.asyncio.connection as aio
 import redis.connection as sync
+from redis._parsers.base import BaseParser
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.exceptions import InvalidResponse
 from redis.retry import Retry
 
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.redis_url import RedisUrl
 
-make_reader: Callable[..., Any] | None
-"""A parser of replies; None if there is only redis-py's own, which reads from its streams."""
+INCOMPLETE = object()
+"""What the parser of replies answers before a reply is there as a whole."""
+_make_reader: Callable[..., Any] | None
 pack_one: Callable[[tuple[Any, ...]], bytes]
 """A request as bytes to write."""
 _PACKER = aio.Connection()
@@ -32,9 +35,18 @@ def pack_slowly(arguments: tuple[Any, ...]) -> bytes:
 try:
     _hiredis = import_module("hiredis")
 except ImportError:  # the extra [fast] is not installed: use redis-py's own packer
-    pack_one, make_reader = pack_slowly, None
+    pack_one, _make_reader = pack_slowly, None
 else:
-    pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader
+    pack_one, _make_reader = _hiredis.pack_command, _hiredis.Reader
+
+
+def reply_reader() -> Any:
+    """A parser of replies; None if there is only redis-py's own, which reads from its streams."""
+    return _make_reader and _make_reader(
+        protocolError=InvalidResponse,
+        replyError=BaseParser.parse_error,
+        notEnoughData=INCOMPLETE,
+    )
 
 
 def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConnection:

@@ -8,16 +8,13 @@ without it redis-py carries the same.
 import asyncio
 from typing import Any, Self, cast
 
-from redis._parsers.base import BaseParser
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as BrokenError
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import RedisError
 
-from rqretry.transport.connection import abandon, make_reader, pack_one
+from rqretry.transport.connection import INCOMPLETE, abandon, pack_one, reply_reader
 from rqretry.transport.node import Node, Requests
 from rqretry.transport.replies import SERVER_ERRORS, broken
-
-_INCOMPLETE = object()
 
 
 class Channel(asyncio.Protocol):
@@ -30,17 +27,17 @@ class Channel(asyncio.Protocol):
         self._replies: list[Any] = []
         self._count = 0
         self._lost: Exception | None = None
+        self._until = 0.0
+        """When whoever waits gives up, by the loop's clock."""
+        self._timer: asyncio.TimerHandle | None = None
+        """What looks at `_until`; one for many waits, since nearly all of them are short."""
 
     @classmethod
     def take_over(cls, connection: AbstractConnection) -> Self | None:
         """The channel of an open connection; None where hiredis is not installed."""
-        if make_reader is None:
+        reader = reply_reader()
+        if reader is None:
             return None
-        reader = make_reader(
-            protocolError=InvalidResponse,
-            replyError=BaseParser.parse_error,
-            notEnoughData=_INCOMPLETE,
-        )
         stream: Any = connection._reader  # noqa: SLF001 - redis-py has no name for them
         transport = cast("asyncio.Transport", connection._writer.transport)  # type: ignore[union-attr] # noqa: SLF001
         channel = cls(transport, reader)
@@ -53,27 +50,21 @@ class Channel(asyncio.Protocol):
             transport.close()
         return channel
 
-    async def exchange(self, data: bytes, count: int, seconds: float) -> list[Any]:
-        """Send requests, and wait for as many replies; errors of the server are values.
-
-        Args:
-            data: The requests, packed.
-            count: How many they are.
-            seconds: How long to wait.
-
-        Raises:
-            OSError, RedisError, TimeoutError: The connection is of no use any more.
-        """
-        self.send(data)
-        return await self.receive(count, seconds)
-
     def send(self, data: bytes) -> None:
         """Send requests, packed; of a connection that is lost `receive` says so."""
         if self._lost is None:
             self._transport.write(data)
 
     async def receive(self, count: int, seconds: float) -> list[Any]:
-        """Wait for the next replies to what was sent; see `exchange`."""
+        """Wait for the next replies to what was sent; errors of the server are values.
+
+        Args:
+            count: How many.
+            seconds: How long to wait.
+
+        Raises:
+            OSError, RedisError, TimeoutError: The connection is of no use any more.
+        """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[Any]] = loop.create_future()
         self._waiter = waiter
@@ -81,11 +72,12 @@ class Channel(asyncio.Protocol):
         self._read(waiter)  # what was sent unasked comes first
         if self._lost is not None and not waiter.done():
             waiter.set_exception(self._lost)
-        timer = loop.call_later(seconds, self._give_up, waiter)
+        self._until = until = loop.time() + seconds
+        if self._timer is None or self._timer.when() > until:
+            self._set_timer(loop)
         try:
             return await waiter
         finally:
-            timer.cancel()
             self._waiter = None
 
     def data_received(self, data: bytes) -> None:
@@ -97,6 +89,8 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more will come (asyncio.Protocol)."""
         self._lost = exc or ConnectionResetError("the connection was closed")
+        if self._timer is not None:
+            self._timer.cancel()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(self._lost)
 
@@ -108,7 +102,7 @@ class Channel(asyncio.Protocol):
         try:
             while len(replies) < self._count:
                 reply = next_one()
-                if reply is _INCOMPLETE:
+                if reply is INCOMPLETE:
                     return
                 if isinstance(reply, BrokenError) and not isinstance(reply, SERVER_ERRORS):
                     raise reply
@@ -118,9 +112,20 @@ class Channel(asyncio.Protocol):
         else:
             waiter.set_result(replies)
 
-    def _give_up(self, waiter: asyncio.Future[list[Any]]) -> None:
-        if not waiter.done():
-            waiter.set_exception(TimeoutError())
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._until, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up if it is time to; if somebody waits for longer, look again then."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if loop.time() < self._until:
+            self._set_timer(loop)
+        else:
+            self._waiter.set_exception(TimeoutError())
 
 
 class Connection:
@@ -165,8 +170,8 @@ class Connection:
         """Send requests and read their replies; a server's errors are values. Raises TryAgain."""
         try:
             if self.channel is not None:
-                data = b"".join(map(pack_one, requests))
-                return await self.channel.exchange(data, len(requests), seconds)
+                self.channel.send(b"".join(map(pack_one, requests)))
+                return await self.channel.receive(len(requests), seconds)
             async with asyncio.timeout(seconds):
                 await self._write(requests)
                 return [await self._read() for _ in requests]

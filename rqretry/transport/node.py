@@ -309,15 +309,22 @@ class EvictionWatch:
         known = self._topology.nodes.values()
         nodes = [node for node in known if node.used or self.fault or not used]
         answers = yield Together([(node, lambda: [("INFO", "memory")]) for node in nodes])
-        found, before = None, self.fault
+        found = None
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, Exception):
                 raise answer
             node.used = False
-            if isinstance(answer[0], bytes) and (fault := evicts(read_info(answer[0]))):
-                found = f"Redis at {node.address} {fault}: set it to noeviction"
-        self.fault, self._asked_at = found, now
-        self.ask_at = 0.0 if found or len(nodes) < len(known) else now + LOOK_EVERY_S
+            found = _evicting(node, answer[0]) or found
+        self._note(found, now, now + LOOK_EVERY_S if len(nodes) == len(known) else 0.0)
+
+    def hear(self, memory: Any) -> None:
+        """What the one server answered to INFO memory just now."""
+        (node,), now = self._topology.nodes.values(), time.monotonic()
+        self._note(_evicting(node, memory), now, now + LOOK_EVERY_S)
+
+    def _note(self, found: str | None, now: float, sound_until: float) -> None:
+        before, self.fault, self._asked_at = self.fault, found, now
+        self.ask_at = 0.0 if found else sound_until
         if found != before:
             self._notify()
 
@@ -336,6 +343,11 @@ class EvictionWatch:
                     yield from self.admit()
                 except UnsafeServer as error:
                     call.fail(error)
+
+
+def _evicting(node: Node, memory: Any) -> str | None:
+    fault = evicts(read_info(memory)) if isinstance(memory, bytes) else None
+    return fault and f"Redis at {node.address} {fault}: set it to noeviction"
 
 
 def key_of(command: Command[Any]) -> str | None:

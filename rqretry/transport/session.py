@@ -51,7 +51,7 @@ from rqretry.transport.share import Share
 
 T = TypeVar("T")
 
-PING: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
+_MEMORY: Command[Any] = Command("connect", (), (), bytes, arguments=("INFO", "memory"))
 REPEAT_SECONDS = 15.0
 """How long a call is repeated before its error is raised."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _BLOCK_AGAIN_S = 0.02, 1.0, 0.05
@@ -250,6 +250,15 @@ class Session:
         if isinstance(reply, Exception):  # the keys have moved, or are damaged: leasing shows which
             yield Sleep(_BLOCK_AGAIN_S)
         return reply[0].decode() if isinstance(reply, list) else None
+
+    def connect(self) -> Procedure[None]:
+        """Make sure that a server can be reached, is new enough, and reported its time.
+
+        What is asked for that is what the first publish would have to ask. Raises what `run` does.
+        """
+        memory = yield from self.run(_MEMORY)
+        if not self.topology.spread:
+            self.eviction.hear(memory)
 
     def locate(self) -> Procedure[None]:
         """Ask which server holds which keys, if that is unknown. Raises TryAgain, ConfigError."""

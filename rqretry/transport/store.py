@@ -44,7 +44,7 @@ from rqretry.transport.node import (
     key_of,
 )
 from rqretry.transport.replies import TryAgain, broken, refused
-from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session, spell
+from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session, spell
 from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup import KeyWatch, watch_once
 
@@ -217,7 +217,7 @@ class Store(AsyncClosing):
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
         if not self.clock.known or self.topology.stale:
-            await self.run(PING)
+            await self.drive(self.session.connect())
 
     async def aclose(self) -> None:
         """Close all connections that are not in use."""

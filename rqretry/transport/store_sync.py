@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from redis.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from rqretry.core.closing import Closing
@@ -20,7 +19,7 @@ from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Block, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.connection import pack_one, sync_connection
+from rqretry.transport.connection import sync_connection
 from rqretry.transport.node import (
     ASK_SECONDS,
     CONNECT_SECONDS,
@@ -43,8 +42,9 @@ from rqretry.transport.node import (
     Topology,
     Watch,
 )
-from rqretry.transport.replies import SERVER_ERRORS, TryAgain, broken, refused
-from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session
+from rqretry.transport.replies import TryAgain, refused
+from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session
+from rqretry.transport.sync_connection import SyncConnection
 from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup import wait_apart
 
@@ -58,56 +58,6 @@ FIRST_CONNECT_SECONDS = 1.2
 """How long one attempt to connect takes at most; with its repetition, a user waits 3 s."""
 FIRST_REPEAT_SECONDS = 0.8
 FIRST_REPLY_SECONDS = 5.0
-
-
-class SyncConnection:
-    """An open connection to a server; whoever holds it uses it alone.
-
-    Attributes:
-        node: The server.
-        raw: The connection of redis-py.
-        client_id: The server's number of it, once somebody asked; 0 before that.
-    """
-
-    __slots__ = ("client_id", "node", "raw")
-
-    def __init__(self, node: Node, raw: AbstractConnection) -> None:
-        self.node = node
-        self.raw = raw
-        self.client_id = 0
-
-    def close(self) -> None:
-        """Close it; what was sent on it is left to the server."""
-        self.raw.disconnect()
-
-    def send(self, requests: Requests) -> None:
-        """Send requests. TryAgain."""
-        try:
-            # In one system call: redis-py makes one for each item of a list.
-            packed = [b"".join(map(pack_one, requests))]
-            self.raw.send_packed_command(packed, check_health=False)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise broken(self.node, error, sent=True) from error
-
-    def receive(self, count: int, seconds: float | None = None) -> list[Any]:
-        """Read replies; errors of the server are values. TryAgain."""
-        try:
-            return [self._read(seconds) for _ in range(count)]
-        except (RedisError, OSError, TimeoutError) as error:
-            raise broken(self.node, error, sent=True) from error
-
-    def exchange(self, requests: Requests, seconds: float | None = None) -> list[Any]:
-        """Send requests and read as many replies. TryAgain."""
-        self.send(requests)
-        return self.receive(len(requests), seconds)
-
-    def _read(self, seconds: float | None) -> Any:
-        try:
-            if seconds is None:  # the socket has reply_seconds; to set it again costs system calls
-                return self.raw.read_response(disconnect_on_error=False)
-            return self.raw.read_response(timeout=seconds, disconnect_on_error=False)
-        except SERVER_ERRORS as error:
-            return error
 
 
 class SyncStore(Closing):
@@ -202,7 +152,7 @@ class SyncStore(Closing):
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
         if not self.clock.known or self.topology.stale:
-            self.run(PING)
+            self.drive(self.session.connect())
 
     def close(self) -> None:
         """Close all connections that are not in use."""
@@ -320,7 +270,7 @@ class SyncStore(Closing):
         connection = SyncConnection(node, raw)
         handshake = Handshake(self.topology, node, self.session.note_time)
         try:
-            raw.connect()
+            connection.open()
             if handshake.requests:
                 handshake.read(connection.exchange(handshake.requests))
         except BaseException as error:
@@ -350,7 +300,7 @@ class SyncStore(Closing):
         raw = sync_connection(url, min(self.connect_seconds, ASK_SECONDS), ASK_SECONDS)
         connection = SyncConnection(node, raw)
         try:
-            raw.connect()
+            connection.open()
             return connection.exchange(requests, ASK_SECONDS)
         except (TryAgain, RedisError, OSError, TimeoutError) as error:
             found = refused(node, error)

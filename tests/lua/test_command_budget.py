@@ -135,3 +135,12 @@ def test_a_script_makes_as_many_commands_for_75_messages_as_for_20(
         calls[size] = int(world.client.get(CALLS_KEY))
     assert calls[LARGE] == calls[SMALL]
     assert calls[LARGE] <= 30
+
+
+def test_a_bare_message_published_alone_makes_nine_commands(server_of: ServerOf) -> None:
+    world = world_on(server_of, "redis-7", counted())
+    world.subscribe("g")
+    world.publish("first")
+    world.client.set(CALLS_KEY, 0)
+    world.publish("alone")
+    assert int(world.client.get(CALLS_KEY)) == 9

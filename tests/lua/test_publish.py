@@ -22,7 +22,7 @@ def test_publish_stores_the_body_once_and_makes_the_message_ready(world: World) 
         "g:ready": ["a", "b"],
         "g:wake": {"1": 0},
         "lane:p": "1 sum",
-        "counters": {"publish": 2, "publish:g": 2},
+        "counters": {"publish:g": 2},
         "events": ["publish  p a b"],
     }
 
@@ -58,7 +58,6 @@ def test_publish_before_any_group_exists_goes_to_the_backlog(world: World) -> No
         "bodies": {"a": "body of a", "b": "body of b"},
         "backlog": ["a", "b"],
         "lane:p": "1 sum",
-        "counters": {"publish": 2},
         "events": ["publish  p a b"],
     }
 
@@ -76,7 +75,7 @@ def test_publish_to_several_groups_notes_who_still_owes_the_message(world: World
         "h:ready": ["a"],
         "h:wake": {"1": 0},
         "lane:p": "1 sum",
-        "counters": {"publish": 1, "publish:g": 1, "publish:h": 1},
+        "counters": {"publish:g": 1, "publish:h": 1},
         "events": ["publish  p a"],
     }
 
@@ -208,7 +207,7 @@ def test_publish_of_one_id_twice_in_a_batch_stores_the_first(world: World) -> No
         "g:ready": ["a"],
         "g:wake": {"1": 0},
         "lane:p": "1 sum AC",
-        "counters": {"publish": 1, "publish:g": 1},
+        "counters": {"publish:g": 1},
         "events": ["publish  p a"],
     }
 
@@ -231,7 +230,7 @@ def test_publish_remembers_an_id_for_an_hour_after_its_message_is_gone(world: Wo
         "g:ready": ["a"],
         "g:wake": {"1": 0},
         "lane:p": "4 sum",
-        "counters": {"publish": 1, "publish:g": 1},
+        "counters": {"publish:g": 1},
         "events": ["publish  p a"],
     }
 
@@ -257,7 +256,7 @@ def test_publish_with_a_delay_waits_for_the_whole_topic(world: World) -> None:
         "h:ready": ["b"],
         "h:wake": {"1": 0},
         "lane:p": "1 sum",
-        "counters": {"publish": 2, "publish:g": 1, "publish:h": 1},
+        "counters": {"publish:g": 1, "publish:h": 1},
         "events": ["publish  p a b"],
     }
 
@@ -401,7 +400,7 @@ def test_publish_of_ids_that_are_all_new_leaves_what_it_leaves_one_by_one(
         **{key.replace("ready", "wake"): {"1": 0} for key in ready},
         **({"pending": {"a": "ab", "b": "ab"}} if groups > 1 else {}),
         "lane:p": "1 sum",
-        "counters": {"publish": 2, **{f"publish:{key[0]}": 2 for key in ready}},
+        **({"counters": {f"publish:{key[0]}": 2 for key in ready}} if ready else {}),
         "events": ["publish  p a b"],
     }
     assert not world.client.hexists(world.keys.meta, "?")

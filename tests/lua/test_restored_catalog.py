@@ -17,7 +17,7 @@ def joined(world: World, client: Catalog, group: str) -> TopicRecord:
 
 
 def stored_route(world: World) -> Route:
-    version, table = world.client.hmget(world.keys.route, "version", "table")
+    version, table = world.client.hmget(world.keys.meta, "route", "table")
     return Route.decode(int(version), table)
 
 

@@ -367,6 +367,9 @@ class World:
         meta = state.pop("meta", {})
         if "hold" in meta:
             state["hold"] = meta["hold"]
+        if "route" in meta:
+            version, table, limit = (meta.get(field) for field in ("route", "table", "most"))
+            state["route"] = {"version": version, "table": table, "limit": limit}
         return state
 
     @contextmanager

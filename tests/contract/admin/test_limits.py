@@ -62,7 +62,7 @@ def test_a_limit_survives_a_new_group(bench: Bench) -> None:
 def test_a_limit_is_shared_by_the_partitions_and_rounded_up(bench: Bench) -> None:
     bench.admin.create_topic("t", partitions=4)
     bench.admin.set_topic("t", max_messages=5)
-    limits = {bench.redis.hget(f"rqretry:test:{{t:{n}}}:route", "limit") for n in range(4)}
+    limits = {bench.redis.hget(f"rqretry:test:{{t:{n}}}:meta", "most") for n in range(4)}
     assert limits == {b"2"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from rqretry import AmbiguousResult, InvalidReceiptHandle, Message
 from rqretry.transport.node import Requests
 from rqretry.transport.replies import broken
-from rqretry.transport.store_sync import SyncConnection
+from rqretry.transport.sync_connection import SyncConnection
 from tests.contract.cluster.conftest import ClusterLab
 from tests.contract.integration.test_lost_answers import (
     all_of,

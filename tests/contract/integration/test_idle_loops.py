@@ -77,4 +77,4 @@ async def test_a_worker_leaves_the_partitions_that_a_topic_no_longer_has(
         executed = lab.redis.info("stats")["total_commands_processed"] - before
     assert executed < 10 * MOST
     gone = partition_keys(NAMESPACE, "t", 3)
-    assert not lab.redis.exists(gone.route)
+    assert not lab.redis.hexists(gone.meta, "route")

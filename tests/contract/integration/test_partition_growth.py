@@ -153,9 +153,7 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
             other.simple_consumer(topic, group="s")
         (found,) = [info for info in other.admin.topics() if info.name == topic]
         assert found.partitions == 3
-        assert all(
-            lab.redis.hget(f"rqretry:test:{{{topic}:{n}}}:route", "version") for n in range(3)
-        )
+        assert all(lab.redis.hget(f"rqretry:test:{{{topic}:{n}}}:meta", "route") for n in range(3))
 
 
 async def test_nothing_is_lost_while_a_topic_grows_under_load(lab: Lab) -> None:

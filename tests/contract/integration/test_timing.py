@@ -72,7 +72,7 @@ async def test_an_idle_worker_starts_the_handler_before_it_sends_its_next_wait(
 async def test_without_hiredis_a_worker_does_the_same(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rqretry.transport.hiredis_channel.make_reader", None)
+    monkeypatch.setattr("rqretry.transport.hiredis_channel.reply_reader", lambda: None)
     monkeypatch.setattr("rqretry.transport.hiredis_channel.pack_one", pack_slowly)
     app, seen = lab.app(), Seen()
 

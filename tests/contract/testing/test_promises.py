@@ -11,7 +11,7 @@ import pytest
 from rqretry import App, Message
 from rqretry.core.parts import parts_of
 from rqretry.testing import Lab
-from rqretry.transport.store_sync import SyncConnection
+from rqretry.transport.sync_connection import SyncConnection
 
 PROGRAM = """
     import asyncio

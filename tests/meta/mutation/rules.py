@@ -18,6 +18,7 @@ from tests.meta.mutation.cases import (
     places,
     push,
     replays,
+    single_messages,
     subscriptions,
     surface,
 )
@@ -42,4 +43,5 @@ CASES = (
     *batches.CASES,
     *incidents.CASES,
     *surface.CASES,
+    *single_messages.CASES,
 )

@@ -76,10 +76,15 @@ async def connected(url: RedisUrl) -> AsyncIterator[Channel]:
         connection.close()
 
 
+async def exchange(channel: Channel, data: bytes, count: int, seconds: float) -> list[object]:
+    channel.send(data)
+    return await channel.receive(count, seconds)
+
+
 async def asked(channel: Channel, server: Server, count: int = 1) -> "asyncio.Task[list[object]]":
     """A request that has reached the server, which has not answered it."""
     server.heard.clear()
-    task = asyncio.get_running_loop().create_task(channel.exchange(b"hello", count, PATIENCE_S))
+    task = asyncio.get_running_loop().create_task(exchange(channel, b"hello", count, PATIENCE_S))
     await server.heard.wait()
     return task
 
@@ -119,7 +124,7 @@ async def test_a_server_that_hangs_up_ends_what_waits_and_what_comes_later() -> 
         with pytest.raises(OSError, match="closed"):
             await task
         with pytest.raises(OSError, match="closed"):
-            await channel.exchange(b"anybody?", 1, PATIENCE_S)
+            await exchange(channel, b"anybody?", 1, PATIENCE_S)
 
 
 async def test_a_server_that_hung_up_between_two_exchanges_is_noticed() -> None:
@@ -130,7 +135,7 @@ async def test_a_server_that_hung_up_between_two_exchanges_is_noticed() -> None:
         server.hang_up()
         with pytest.raises(OSError):
             while True:
-                await channel.exchange(b"anybody?", 1, PATIENCE_S)
+                await exchange(channel, b"anybody?", 1, PATIENCE_S)
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
@@ -140,13 +145,31 @@ async def test_what_a_full_server_says_before_it_is_asked_is_heard(*, hangs_up: 
         server.hangs_up = hangs_up
         async with connected(url) as channel:
             with pytest.raises(RedisError, match="max number of clients"):
-                await channel.exchange(b"hello", 1, PATIENCE_S)
+                await exchange(channel, b"hello", 1, PATIENCE_S)
 
 
 async def test_what_does_not_come_is_not_waited_for_for_ever() -> None:
     async with served() as (_, url), connected(url) as channel:
         with pytest.raises(TimeoutError):
-            await channel.exchange(b"hello", 1, 0.01)
+            await exchange(channel, b"hello", 1, 0.01)
+
+
+async def test_each_wait_has_its_own_end_whatever_the_one_before_had() -> None:
+    async with served() as (server, url), connected(url) as channel:
+        task = await asked(channel, server)
+        await server.say(b":1\r\n")
+        assert await task == [1]
+        with pytest.raises(TimeoutError):  # shorter than the one before
+            await exchange(channel, b"hello", 1, 0.01)
+    async with served() as (server, url), connected(url) as channel:
+        task = asyncio.create_task(exchange(channel, b"hello", 1, 0.02))
+        await server.heard.wait()
+        await server.say(b":2\r\n")
+        assert await task == [2]
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):  # longer
+            await exchange(channel, b"hello", 1, 0.05)
+        assert asyncio.get_running_loop().time() - began > 0.04
 
 
 async def test_what_is_no_redis_at_all_is_refused() -> None:
@@ -158,7 +181,7 @@ async def test_what_is_no_redis_at_all_is_refused() -> None:
 
 
 async def test_without_hiredis_redis_py_carries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rqretry.transport.hiredis_channel.make_reader", None)
+    monkeypatch.setattr("rqretry.transport.hiredis_channel.reply_reader", lambda: None)
     async with served() as (_, url):
         connection = Connection(Node(url, ScriptLibrary()), async_connection(url, PATIENCE_S))
         await connection.open(PATIENCE_S)

@@ -146,7 +146,7 @@ CASES = (
     case("R1", "a settle is refused by a full server", LuaFlags("succeed", "none"),
          f"{SCRIPTS}test_only_scripts_that_take_new_work_are_refused_by_a_full_server"),
     case("R2", "a stale route is not noticed",
-         answers("HMGET", "route", "local i = at(args, 'version') answer[i] = ARGV[1]", "publish"),
+         answers("HMGET", "meta", "local i = at(args, 'route') answer[i] = ARGV[1]", "publish"),
          f"{PUBLISH}test_publish_by_a_stale_route_writes_nothing_and_reports_the_new_one"),
     case("R3", "what is due leaves its level before it is in a list",
          sends("RPUSH", "retry", "for _, level in ipairs(KEYS) do if string.find(level, ':delay:%d+$') then original('ZREM', level, unpack(args)) end end", "promote"),
