@@ -76,7 +76,7 @@ def test_a_group_that_is_drained_frees_every_body_that_was_only_its_own(world: W
     assert world.perform(drain(world.group(), "ops")) == 5
     state = world.state()
     assert not [key for key in state if key.startswith("g:")]
-    assert set(state) == {"route", "counters", "events", "lane:p"}
+    assert set(state) == {"route", "events", "lane:p"}
 
 
 def test_a_group_that_is_drained_leaves_the_other_groups_theirs(world: World) -> None:

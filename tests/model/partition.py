@@ -83,7 +83,6 @@ class Partition:
     order: Iterator[int] = field(default_factory=count)
     shared: set[str] = field(default_factory=set)
     """What went to more than one group."""
-    published: int = 0
 
     def known(self, id_: str, now: int) -> str | None:
         """The content of a message with an id that the caller gave."""
@@ -115,7 +114,6 @@ class Partition:
         self.stored[id_] = content
         if keys:
             self.keyed[id_] = " ".join(keys)
-        self.published += 1
         if delay_ms:
             self.scheduled[id_], self.tags[id_] = now + delay_ms, tag
         else:

@@ -77,7 +77,7 @@ async def test_what_is_ambiguous_is_repeated_exactly_also_when_it_was_handled_me
 
 
 def stored(lab: Lab) -> int:
-    return int(lab.redis.hget("rqretry:test:{t:0}:counters", "publish"))
+    return int(lab.redis.hget("rqretry:test:{t:0}:counters", "publish:g"))
 
 
 def note_each(app: App, handled: Counter[str]) -> None:

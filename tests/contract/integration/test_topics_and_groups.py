@@ -112,7 +112,7 @@ async def test_four_partitions_and_three_groups_are_all_worked_through(lab: Lab)
     assert done["c"] == Counter(range(300, 600))
     (topic,) = (await app.admin.stats("flights")).topics
     assert (topic.partitions, topic.stored) == (4, 0)
-    used = [lab.redis.hget(f"rqretry:test:{{flights:{n}}}:counters", "publish") for n in range(4)]
+    used = [lab.redis.hget(f"rqretry:test:{{flights:{n}}}:counters", "publish:a") for n in range(4)]
     assert all(int(count or 0) > 50 for count in used)
 
 

@@ -32,9 +32,9 @@ _LOGICAL_KEY = "rqretry:logical-time"
 _NOTED = f"""
 local read_unnoted = read_clock
 local function read_clock(...)
-  local clock = read_unnoted(...)
+  local clock, version, most = read_unnoted(...)
   redis.pcall('MSET', '{_LOGICAL_KEY}', clock.now)
-  return clock
+  return clock, version, most
 end
 """
 """The logical time of a script is known from outside; those that only read may not tell it.
