@@ -134,7 +134,7 @@ LOOPS: dict[str, str] = {
     "transport/store.py::Store.drive": DRIVES,
     "transport/store.py::Store._idle": SHRINKS,
     "transport/store_sync.py::SyncStore.drive": DRIVES,
-    "transport/sync_connection.py::SyncConnection._parsed": "each read of the socket has a time-out",
+    "transport/sync_connection.py::SyncConnection._parsed": "each read has a time-out",
     "transport/wakeup.py::KeyWatch._unblock": DEADLINE,
     "transport/wakeup.py::Wait.run": "blocks in each turn",
     "transport/wakeup.py::_unblock": DEADLINE,
