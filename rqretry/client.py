@@ -69,6 +69,7 @@ class _AdminVerbs:
     redrive = Verb(dead_letter_verbs.redrive)
     purge = Verb(promote_purge_reset.purge)
     promote = Verb(promote_purge_reset.promote)
+    dead_letter = Verb(promote_purge_reset.dead_letter)
     reset = Verb(promote_purge_reset.reset)
     export = Verb(dead_letter_verbs.export)
     set_topic = Verb(topics_and_groups.set_topic)

@@ -1,31 +1,29 @@
-"""Operations that move or delete messages: promote, purge, reset."""
+"""Operations that move or delete messages: promote, dead_letter, purge, reset."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_filter import (
-    Candidate,
     DeadLetterFilter,
     DeadLettersInOrder,
     chosen,
     count_dead_letters,
 )
+from rqretry.admin.endings import Ending, end, matching
 from rqretry.admin.views import date
-from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.core.failure_record import read_record
+from rqretry.core.failure_record import BY_HAND, describe_cause
 from rqretry.core.limits import check_count, check_group
 from rqretry.core.start import LATEST, check_start
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import MAX_BATCH, Operation, batches
-from rqretry.protocol.inspect import Stats, read_these, stats
+from rqretry.protocol.inspect import Stats, stats
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.operate import BlockedPage, GroupPage, PurgeCount, scan
 
 STATES = ("dead", "ready", "waiting_retry")
 
@@ -82,7 +80,7 @@ def _promote(
     *,
     dry_run: bool,
 ) -> Operation[int]:
-    ids = yield from _matching(place, key, wanted)
+    ids = yield from matching(place, key, wanted)
     if dry_run:
         return len(ids)
     moved = 0
@@ -92,6 +90,57 @@ def _promote(
         )
         moved += (yield step).moved
     return moved
+
+
+def dead_letter(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    *,
+    reason: str = "",
+    dry_run: bool = False,
+    **fields: Any,
+) -> Operation[int]:
+    """Move unfinished messages of a group to its dead letters, without another attempt.
+
+    Those that are ready, blocked behind another one of their message group, or waiting for a retry;
+    in an ordered group the next one of their message group goes. What a consumer holds stays, and
+    so does what is scheduled, which is no group's yet (recall it).
+
+    Args:
+        group: The group's name.
+        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True.
+        reason: Why, for the failure record; their cause of death is "by_hand".
+        dry_run: Only count them.
+        fields: The filter's fields, if no filter is given.
+
+    Returns:
+        How many are dead letters now (or would be).
+
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: The filter selects nothing in particular (pass all=True).
+        ConfigError: The group has no dead letters: it is a broadcast group, or consumes those of
+            another one.
+    """
+    wanted = _not_by_death(chosen(filter, fields, default_all=False))
+    record = yield from context.catalog.groups.get(check_group(group))
+    _refuse_view(record, "dead-letter")
+    if record.kind == "broadcast":
+        raise ConfigError(
+            f"dead-letter {show(group)}: a broadcast group keeps nothing and has no dead letters"
+        )
+    line = describe_cause(BY_HAND, reason, context.actor)
+    gone = 0
+    for place in (yield from context.places_now(record, wanted.topic, promote=True)):
+        for state in ("ready", "waiting_retry"):
+            ending = Ending(context.actor, line)
+            gone += yield from end(ending, place, state, wanted, dry_run=dry_run)
+    if not dry_run:
+        arguments = {"group": group, "reason": reason or None} | wanted.given()
+        yield from context.audit("dead_letter", arguments, {"messages": gone})
+    return gone
 
 
 def purge(
@@ -136,7 +185,7 @@ def purge(
         gone = yield from _purge_dead(context, places, wanted, dry_run=dry_run)
         places = []
     for place in places:
-        gone += yield from _purge(context, place, state, wanted, dry_run=dry_run)
+        gone += yield from end(Ending(context.actor), place, state, wanted, dry_run=dry_run)
     if not dry_run:
         arguments = {"group": group, "state": state} | wanted.given()
         yield from context.audit("purge", arguments, {"messages": gone})
@@ -214,7 +263,8 @@ def _skip(context: AdminContext, record: GroupRecord, *, dry_run: bool) -> Opera
     gone = 0
     for place in (yield from context.places(record)):
         for state in ("ready", "waiting_retry"):
-            gone += yield from _purge(context, place, state, everything, dry_run=dry_run)
+            ending = Ending(context.actor)
+            gone += yield from end(ending, place, state, everything, dry_run=dry_run)
     return gone
 
 
@@ -223,28 +273,6 @@ def _not_held(context: AdminContext, record: GroupRecord) -> Operation[int]:
     places = yield from context.places(record)
     parts: list[Stats] = yield [stats(place.keys) for place in places]
     return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
-
-
-def _purge(
-    context: AdminContext, place: Place, state: str, wanted: DeadLetterFilter, *, dry_run: bool
-) -> Operation[int]:
-    keys = place.keys
-    if state == "ready":
-        gone = yield from _purge_blocked(context, place, wanted, dry_run=dry_run)
-        for key in keys.lists:
-            gone += yield from _purge_list(context, place, key, wanted, dry_run=dry_run)
-        return gone
-    gone = 0
-    for key in keys.levels if state == "waiting_retry" else (keys.dead,):
-        if wanted.takes_all and not dry_run:
-            gone += yield from purge_all(keys, key, context.actor)
-            continue
-        ids = yield from _matching(place, key, wanted)
-        gone += len(ids) if dry_run else 0
-        for batch in () if dry_run else batches(ids):
-            command = partial(operate.purge, keys, actor=context.actor, key=key)
-            gone += yield from operate.purge_each(command, batch)
-    return gone
 
 
 def _purge_dead(
@@ -263,81 +291,6 @@ def _purge_dead(
                 partial(operate.purge, keys, actor=context.actor), ids
             )
     return gone
-
-
-def _purge_blocked(
-    context: AdminContext, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
-) -> Operation[int]:
-    """Purge messages that wait behind others of their message group, page by page."""
-    gone, after = 0, ""
-    while True:
-        page: BlockedPage = yield operate.scan_blocked(place.keys, after=after)
-        found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
-        pairs = zip(page.members, page.ids, strict=True)
-        members = [member for member, id_ in pairs if id_ in found]
-        if dry_run:
-            gone += len(members)
-        elif members:
-            command = partial(operate.purge_blocked, place.keys, actor=context.actor)
-            gone += yield from operate.purge_each(command, members)
-        after = page.after
-        if not after:
-            return gone
-
-
-def _purge_list(
-    context: AdminContext, place: Place, key: str, wanted: DeadLetterFilter, *, dry_run: bool
-) -> Operation[int]:
-    if dry_run:
-        return len((yield from _matching(place, key, wanted)))
-    if wanted.takes_all:
-        return (yield from drop_all(place.keys, key, context.actor))
-    rest, gone = -1, 0
-    while rest:
-        page: GroupPage = yield operate.scan_group(place.keys, key, in_list=True, offset=0)
-        rest = page.total if rest < 0 else rest
-        answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
-        if not answers:
-            break
-        dropped: PurgeCount = yield operate.purge_list(
-            place.keys, key, actor=context.actor, answers=answers
-        )
-        gone += dropped.gone
-        # If consumers took the whole window meanwhile, it is done too.
-        rest = max(0, rest - (dropped.window or len(answers)))
-    return gone
-
-
-def _matching(place: Place, key: str, wanted: DeadLetterFilter) -> Operation[list[str]]:
-    """The selected ids in one list or sorted set; ids that are named are looked up in a set."""
-    if wanted.ids is not None and key not in place.keys.lists:
-        return (yield from _named(place, key, wanted, sorted(wanted.ids)))
-
-    def read(page: GroupPage) -> list[str]:
-        return [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
-
-    ids = yield from scan(place.keys, key, read)
-    return list(dict.fromkeys(ids))
-
-
-def _named(
-    place: Place, key: str, wanted: DeadLetterFilter, ids: Sequence[str]
-) -> Operation[list[str]]:
-    found: list[str] = []
-    for batch in batches(ids):
-        scores, records = yield [
-            operate.scores(key, batch), read_these(place.keys.failures, batch)
-        ]  # fmt: skip
-        for id_, score, record in zip(batch, scores, records, strict=True):
-            candidate = Candidate(id_, place.topic, next(iter(read_record(record)[-1:]), None))
-            found += [id_] if score is not None and wanted.matches(candidate) else []
-    return found
-
-
-def _candidates(topic: str, page: GroupPage | BlockedPage) -> Iterator[Candidate]:
-    for id_, record in zip(page.ids, page.failures, strict=True):
-        errors = read_record(record)
-        yield Candidate(id_, topic, errors[-1] if errors else None)
 
 
 def _refuse_view(record: GroupRecord, verb: str) -> None:

@@ -29,6 +29,8 @@ _PAGE, _PAGES = 1000, 50
 _ENTRY_PARTS = 4
 _ENTRIES, _LOOKS = 200, 25
 """History entries of a read, and reads of a partition, in search of who leased."""
+_OF_RECORDS = ("fail", "expire", "redrive", "dead_letter")
+"""What has a line in the failure record."""
 _LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
@@ -83,7 +85,7 @@ def with_record(
     for state in states:
         for error in state.errors:
             same = [e for e in known if (e.at_ms, e.group) == (error.at_ms, state.group)]
-            failed = [e for e in same if e.event in ("fail", "expire", "redrive")]
+            failed = [e for e in same if e.event in _OF_RECORDS]
             if not failed:
                 known.append(_from_record(state.group, error))
             elif not failed[0].trace_id and error.trace:
@@ -134,13 +136,15 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], index: int) -> tuple[str
         return "", notes[index].trace_id
     if verb == "expire":
         return _LEASE_ENDED, None
-    lines = blob.decode(errors="replace").split("\n") if verb == "fail" else []
+    lines = blob.decode(errors="replace").split("\n") if verb in ("fail", "dead_letter") else []
     found = read_attempt_record(f"0 0 {lines[index]}") if index < len(lines) else None
     return ("", None) if found is None else (str(found), trace_id_of(found.trace))
 
 
 def _from_record(group: str, error: AttemptError) -> TimelineEvent:
-    verbs = {"redriven": error.message or "redrive", "expired": "expire"}
+    verbs = {
+        "redriven": error.message or "redrive", "expired": "expire", "by_hand": "dead_letter"
+    }  # fmt: skip
     verb = verbs.get(error.cause, "fail")
     text = "" if error.cause == "redriven" else str(error)
     trace_id = trace_id_of(error.trace)

@@ -13,6 +13,7 @@ from rqretry.core.route import EVERY_TAG
 from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import bucket_key
+from rqretry.protocol.series import forget, name_of
 
 _ROUNDS = 20
 _VERSIONS = "group_versions"
@@ -203,6 +204,7 @@ class Subscriptions(CatalogPart):
         rest = yield from store.groups.find(group)
         if rest is not None and rest.max_inflight:  # what it might lease here, it may elsewhere
             yield from store.configure(rest)
+        yield [*forget(store.keys, [name_of(topic, group)])]
         yield from store.strike(group, topic, "leaving")
         return gone
 

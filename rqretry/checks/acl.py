@@ -39,7 +39,7 @@ _PRODUCING = (
 )
 _ADMIN_ONLY = {
     "purge", "purge_list", "leave", "purge_blocked", "redrive", "rate_set", "scan_group",
-    "dead_letters", "dead_clusters", "scan_blocked", "browse", "reasons",
+    "dead_letter", "dead_letters", "dead_clusters", "scan_blocked", "browse", "reasons",
     "repair_places", "repair_order", "repair_owners", "repair_orphans",
 }  # fmt: skip
 _PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")

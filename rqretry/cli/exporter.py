@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import click
 
+from rqretry.admin.series import SeriesWriter
 from rqretry.cli.idle_series import IdleGroups
 from rqretry.cli.metrics import render
 from rqretry.cli.options import host_option, port_option, server_command, url_of
@@ -50,6 +51,7 @@ class Metrics:
     def __init__(self, client: Client, idle: IdleGroups | None = None) -> None:
         self._client = client
         self._idle = idle
+        self._series = SeriesWriter()
         self._lock = threading.Lock()
         self._text = ""
         self._until = 0.0
@@ -60,6 +62,8 @@ class Metrics:
             if time.monotonic() >= self._until:
                 fault = parts_of(self._client).store.look()
                 stats, idle = self._client.admin.stats(), 0
+                store, context = parts_of(self._client.admin)
+                store.perform(self._series.round(context, stats))
                 if self._idle is not None:
                     stats, idle = self._idle.left_out(stats)
                 self._text = render(stats, evicts=fault is not None, idle=idle)

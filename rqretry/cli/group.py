@@ -9,7 +9,14 @@ from rqretry.admin.views import GroupForecast, GroupInfo
 from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_messages import messages
-from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
+from rqretry.cli.group_operate import (
+    dead_letter,
+    delete,
+    promote,
+    purge,
+    reset,
+    unsubscribe,
+)
 from rqretry.cli.options import json_command, server_options, whole_or
 from rqretry.cli.output import (
     date,
@@ -164,7 +171,7 @@ def resume(context: click.Context, *, name: str, as_json: bool) -> None:
         _print_info(client.admin.resume(name), as_json=as_json)
 
 
-for command in (messages, promote, purge, reset, unsubscribe, delete):
+for command in (messages, promote, dead_letter, purge, reset, unsubscribe, delete):
     group.add_command(command)
 
 

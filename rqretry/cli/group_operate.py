@@ -42,6 +42,34 @@ def promote(context: click.Context, /, **given: Any) -> None:
     _print_result("promote", count, "made ready", given)
 
 
+@click.command("dead-letter", epilog="Example: rqretry group dead-letter claims --error 'no card'")
+@click.argument("group", metavar="GROUP")
+@failure_options
+@click.option("--all", "all_", is_flag=True, help="All that are not done, and not in flight.")
+@click.option("--reason", metavar="TEXT", default="", help="Why; dlq list and message show it.")
+@confirmation_options
+@json_command
+def dead_letter(context: click.Context, /, **given: Any) -> None:
+    """Move messages of GROUP that are not done to its dead letters.
+
+    Those that are ready, blocked, or waiting for a retry, without another attempt; what is in
+    flight stays. In an ordered group the next one of the message group goes. rqretry dlq redrive
+    sends them back.
+    """
+    check_chosen(given, what="messages")
+    name, reason = given["group"], given["reason"]
+    asks = must_ask("dead-letter", given)
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        count = client.admin.dead_letter(name, wanted, dry_run=True)
+        if not given["dry_run"] and count:
+            if asks:
+                ask(f"move {counted(count, 'message')} of group {name} to its dead letters?")
+            with working(client, f"dead-lettering messages of {name}", count) as admin:
+                count = admin.dead_letter(name, wanted, reason=reason)
+    _print_result("dead-letter", count, "moved to the dead letters", given)
+
+
 @click.command(epilog="Example: rqretry group purge claims --state ready --topic flights --dry-run")
 @click.argument("group", metavar="GROUP")
 @click.option(

@@ -24,6 +24,7 @@ _DONE: Mapping[str, Callable[[Any], int]] = {
     "redrive": lambda verdicts: verdicts.count(b"OK"),
     "purge_list": lambda dropped: dropped.gone,
     "promote": lambda promoted: promoted.moved,
+    "dead_letter": lambda count: count.gone,
     "catch_up": lambda page: page.given,
     "replay": lambda page: page.given,
 }

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import click
 
+from rqretry.admin.series import SeriesWriter
 from rqretry.cli.options import json_command
 from rqretry.cli.output import fields_of, note, print_json
 from rqretry.cli.session import connected
@@ -63,10 +64,12 @@ def _finish(client: Client) -> Round:
 def _run(client: Client) -> Round:
     """Run rounds until a signal; wait while the server is unavailable."""
     upkeep, total, away = _upkeep(client), Round(), False
+    series, admin = SeriesWriter(), parts_of(client.admin)
     with suppress(StoppedEarly), Stoppable():
         while True:
             try:
                 done = parts_of(client).store.perform(upkeep.round())
+                admin.store.perform(series.round(admin.operations))
             except (StoreUnavailable, AmbiguousResult) as error:
                 if not away:
                     note(f"{error}; trying again")

@@ -11,11 +11,12 @@ from rqretry.admin.incidents import incidents
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import screen
-from rqretry.cli.options import json_command
+from rqretry.cli.options import duration, json_command
 from rqretry.cli.output import Part, clean, fields_of, note, print_json, print_page, table_of
 from rqretry.cli.reasons import reason_fields, reason_lines
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.sizes import in_bytes, memory_line
+from rqretry.cli.status_since import MINUTE_S, WEEK_S, past_fields, past_page, read_past
 from rqretry.cli.status_watch import MOST_WATCHED, details, worst_first
 from rqretry.client import Client
 from rqretry.core.durations import spell
@@ -37,8 +38,16 @@ RATED = ("publish", "lease", "succeed", "fail")
     is_flag=True,
     help="Refresh every 2 s, the worst groups first, with ladder, workers and deaths.",
 )
+@click.option(
+    "--since",
+    metavar="DURATION",
+    callback=duration(MINUTE_S, WEEK_S),
+    help="Add what each group did in this time, as far as it is recorded: 10m, 2h, 7d.",
+)
 @json_command
-def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
+def status(
+    context: click.Context, *, topic: str | None, watch: bool, since: float | None, as_json: bool
+) -> None:
     """Show per group what is ready, in flight, waiting and dead.
 
     Where no worker lives, what is due is moved first; where one does, it counts as ready. Below the
@@ -47,19 +56,28 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
     """
     if watch and as_json:
         raise click.UsageError("--watch cannot be combined with --json: keep one")
+    if watch and since:
+        raise click.UsageError("--watch cannot be combined with --since: keep one")
     with connected(context) as client:
         if watch:
             _watch(client, topic)
             return
         stats, fault = client.admin.stats(topic), parts_of(client).store.look()
-        reasons = client.admin.reasons(topic)
+        reasons, past = client.admin.reasons(topic), read_past(client, stats, since)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
         fields: dict[str, object] = {"namespace": stats.namespace}
         fields["topics"] = [
             fields_of(t, "topic partitions")
-            | {"groups": [_group(g) | reason_fields(reasons, t.topic, g.group) for g in t.groups]}
+            | {
+                "groups": [
+                    _group(g)
+                    | reason_fields(reasons, t.topic, g.group)
+                    | past_fields(past, t.topic, g.group)
+                    for g in t.groups
+                ]
+            }
             for t in stats.topics
         ]
         if stats.open_transactions:
@@ -71,7 +89,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             fields["refused"] = list(stats.refused)
         print_json(fields)
     else:
-        print_page([*_page(stats, fault), *reason_lines(reasons)])
+        print_page([*_page(stats, fault), *reason_lines(reasons), *past_page(past)])
 
 
 def _watch(client: Client, topic: str | None) -> None:

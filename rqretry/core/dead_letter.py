@@ -5,7 +5,7 @@ from typing import Any
 
 from rqretry.core.envelope import Envelope, decode
 from rqretry.core.errors import CodecError
-from rqretry.core.failure_record import AttemptError, latest, read_record
+from rqretry.core.failure_record import BY_HAND, AttemptError, latest, read_record
 from rqretry.core.message_id import born_ms
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
@@ -28,7 +28,8 @@ class DeadLetterRecord:
     attempt: int
     """Deliveries made."""
     cause: str
-    """Why the last one ended: failure, expired, given_back, timeout, rejected, undecodable."""
+    """Why the last one ended: failure, expired, given_back, timeout, rejected, undecodable; or
+    by_hand: an operator ended it."""
     dead_since_ms: int
     errors: tuple[AttemptError, ...]
     """The failure record: the first 3 and the last 16 attempts."""
@@ -56,7 +57,7 @@ class DeadLetterRecord:
     @property
     def failures(self) -> int:
         """Attempts since the last redrive, of those in `errors`, that failed."""
-        return len(latest(self.errors)) - self.interruptions
+        return sum(error.cause not in ("expired", BY_HAND) for error in latest(self.errors))
 
     @property
     def _last(self) -> AttemptError | None:

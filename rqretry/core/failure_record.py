@@ -23,6 +23,8 @@ from rqretry.core.redact import redacted
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
 """The cause of a record that is not a failure: the message was sent back from the dead letters."""
+BY_HAND = "by_hand"
+"""The cause of a record that is not a failure: an operator ended the message."""
 REPLAYED = "replay"
 """What the record of one that was sent back says, where it was not dead."""
 _DEEPEST = 64
@@ -56,7 +58,8 @@ class AttemptError:
     Attributes:
         attempt: Which delivery failed; 0 marks a redrive or a replay.
         at_ms: When the server learned of it, milliseconds since the epoch.
-        cause: "failure", "timeout", "expired", "given_back", "undecodable", "rejected", ...
+        cause: "failure", "timeout", "expired", "given_back", "undecodable", "rejected", ...;
+            "by_hand" and "redriven" are what an operator did.
         type: The exception's type, or "" if none was raised.
         message: Its text, or the handler's reason; at most 256 bytes.
         fingerprint: The same for failures of the same cause and code.

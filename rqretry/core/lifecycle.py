@@ -59,6 +59,7 @@ fail      | inflight                           | ready waiting_retry dead | the 
 release   | inflight                           | ready waiting_retry      | it is given back uncounted; it waits if postponed
 expire    | inflight                           | ready waiting_retry dead | the deadline passed: ready the first time, then it waits; dead at the end
 promote   | waiting_retry                      | ready                    | its wait is over, or an operator runs it now
+dead_letter | ready waiting_retry              | dead                     | an operator ends it, without another attempt
 redrive   | dead                               | ready waiting_retry      | an operator sends it back: attempt 1; later if a rate spreads many
 replay    |                                    | ready                    | what was consumed is delivered again, as far as it is kept: attempt 1
 purge     | dead waiting_retry ready inflight  |                          | an operator deletes it; one in flight only with its group or topic

@@ -19,11 +19,11 @@ from rqretry.dashboard.request_args import MANY, asked, choice_of, group_of, pos
 _READ_ONLY = "This dashboard is read-only: start it with --operator."
 _CHOICE = ("fingerprint", "chosen", MANY)
 _SETTINGS = ("pause", "resume")
-_MOVES = ("redrive", "purge", "promote", "cancel")
+_MOVES = ("redrive", "purge", "promote", "dead_letter", "cancel")
 _DELETES = ("purge", "cancel")
-_UNFINISHED = ("promote", "cancel")
+_UNFINISHED = ("promote", "dead_letter", "cancel")
 """About messages that are not dead, some by id."""
-_WORDS = {"promote": "retry now"}
+_WORDS = {"promote": "retry now", "dead_letter": "dead-letter"}
 _PERIODIC = ("trigger", "pause_schedule", "resume_schedule")
 
 

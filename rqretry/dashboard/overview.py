@@ -1,6 +1,7 @@
 """The first page: what is wrong, how much there is, and every group."""
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +16,10 @@ from rqretry.dashboard.render import render
 from rqretry.dashboard.request_args import asked, page_of, text_of, word_of
 from rqretry.dashboard.rows import PAGE_ROWS, SHOWS, SORTS, Row, choose, rows_of
 from rqretry.dashboard.sampler import Sampler
+from rqretry.protocol.series import DAY, WEEK, Point
 
-WEEK = "week"
+SPANS = {"day": DAY, "week": WEEK}
+"""Of the charts, in minutes; without one they show the last ten."""
 _COLUMNS = {
     "group": "group",
     "topic": "topic",
@@ -57,8 +60,8 @@ async def overview(request: Request, sampler: Sampler, frame: dict[str, object])
         problems=problems,
         count=len(sampler.incidents),
         tiles=_tiles(stats, rows),
-        charts=_charts(sampler, chosen["span"]),
-        span_link=lambda span: link(span=span),
+        charts=await _charts(sampler, chosen["span"]),
+        spans=spans(lambda span: link(span=span)),
         columns=_COLUMNS.items(),
         shows=(*SHOWS, *problems),
         asked=chosen,
@@ -75,8 +78,13 @@ async def overview(request: Request, sampler: Sampler, frame: dict[str, object])
 
 
 def span_of(fields: dict[str, str]) -> str:
-    """Of how long the charts are: a week, or "" for ten minutes."""
-    return word_of(fields, "span", (WEEK,), "")
+    """Of how long the charts are: a name of SPANS, or "" for ten minutes."""
+    return word_of(fields, "span", SPANS, "")
+
+
+def spans(link: Callable[[str], str]) -> list[tuple[str, str, str]]:
+    """What can be chosen: name, word and address."""
+    return [(name, name or "10 minutes", link(name)) for name in ("", *SPANS)]
 
 
 def _tiles(stats: Stats, rows: list[Row]) -> list[tuple[str, str, bool]]:
@@ -99,21 +107,26 @@ def _tiles(stats: Stats, rows: list[Row]) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _charts(sampler: Sampler, span: str) -> list[object]:
-    if span == WEEK:
-        points = sampler.week.total.points
-        return drawn(points("succeed"), points("fail"), points("due"))
+async def _charts(sampler: Sampler, span: str) -> list[object]:
+    if span:
+        return _of_past(await sampler.past.points(None, SPANS[span]))
     due = [(one.at, float(one.total.due)) for one in sampler.samples]
     return drawn(sampler.total_rates("succeed"), sampler.total_rates("fail"), due)
 
 
-def group_charts(sampler: Sampler, topic: str, group: str, span: str) -> list[object]:
+async def group_charts(sampler: Sampler, topic: str, group: str, span: str) -> list[object]:
     """Of one group."""
     pair = topic, group
-    if span == WEEK:
-        return drawn(*(sampler.week.points(pair, verb) for verb in ("succeed", "fail", "due")))
+    if span:
+        return _of_past(await sampler.past.points(pair, SPANS[span]))
     done, failed = (sampler.rates(*pair, verb) for verb in ("succeed", "fail"))
     return drawn(done, failed, sampler.lag(*pair))
+
+
+def _of_past(points: Sequence[Point]) -> list[object]:
+    done = [(one.at_s, one.succeeded / one.seconds) for one in points]
+    failed = [(one.at_s, one.failed / one.seconds) for one in points]
+    return drawn(done, failed, [(one.at_s, float(one.due)) for one in points])
 
 
 def drawn(done: Points, failed: Points, due: Points) -> list[object]:

@@ -22,7 +22,7 @@ from rqretry.core.errors import InvalidArgument, MessageNotFound
 from rqretry.core.limits import check_message_id
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
-from rqretry.dashboard.overview import group_charts, overview, span_of
+from rqretry.dashboard.overview import group_charts, overview, span_of, spans
 from rqretry.dashboard.render import render
 from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of, text_of
 from rqretry.dashboard.rows import PAGE_ROWS
@@ -98,7 +98,8 @@ class Pages:
             entry for entry in await self._admin.audit() if entry.arguments.get("group") == name
         ]
         charts = {
-            topic: group_charts(self._sampler, topic, name, span) for topic, _ in mine[:_AUDIT_ROWS]
+            topic: await group_charts(self._sampler, topic, name, span)
+            for topic, _ in mine[:_AUDIT_ROWS]
         }
         return render(
             "group.html",
@@ -106,7 +107,7 @@ class Pages:
             rows=mine[:MOST_ROWS],
             charts=charts,
             asked={"span": span},
-            span_link=lambda span: f"?span={span}",
+            spans=spans(lambda span: f"?span={span}"),
             incidents=incidents,
             reasons={one.topic: one for one in reasons},
             audit=audit[:_AUDIT_ROWS],

@@ -33,6 +33,13 @@ log = logging.getLogger("rqretry.dashboard")
 
 _CAPITAL = re.compile(r"[A-Z]")
 
+
+def _number(value: float) -> str:
+    """With one decimal; below one, two, since a message a minute is not none."""
+    text = f"{value:,.2f}" if value < 1 else f"{value:,.1f}"
+    return text.rstrip("0").rstrip(".")
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("rqretry.dashboard"),
     autoescape=True,
@@ -50,7 +57,7 @@ _TEMPLATES.filters |= {
     "age": lambda seconds: "-" if seconds is None else " ".join(spell(round(seconds)).split()[:4]),
     "title": lambda name: _CAPITAL.sub(lambda one: f" {one[0].lower()}", name).strip().capitalize(),
     "words": lambda name: {"inflight": "in flight"}.get(name, name.replace("_", " ")),
-    "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
+    "number": lambda value: "-" if value is None else _number(value),
 }
 
 

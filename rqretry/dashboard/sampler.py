@@ -12,7 +12,7 @@ from rqretry.admin.incidents import Earlier, Incident, Moment, incidents, moment
 from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import Stats
 from rqretry.core.errors import RqretryError
-from rqretry.dashboard.week import Week
+from rqretry.dashboard.past import Pair, Past
 
 EVERY_S = 2.0
 FRESH_S = 1.0
@@ -25,7 +25,6 @@ MOST_SERIES = 5000
 
 log = logging.getLogger("rqretry.dashboard")
 
-Pair = tuple[str, str]
 Seen = tuple[Stats, Sequence[WorkerInfo], str | None]
 """Statistics, the live workers, and what is wrong with the server's settings."""
 Read = Callable[[], Awaitable[Seen]]
@@ -44,8 +43,9 @@ class Sample:
 class Sampler:
     """The last answers of `read`."""
 
-    def __init__(self, read: Read, *, fresh_s: float = FRESH_S) -> None:
+    def __init__(self, read: Read, past: Past, *, fresh_s: float = FRESH_S) -> None:
         self._read = read
+        self.past = past
         self._fresh_s = fresh_s
         self._lock = asyncio.Lock()
         self._stats: Stats | None = None
@@ -54,7 +54,6 @@ class Sampler:
         """Set at the next sample, taken or failed."""
         self.incidents: list[Incident] = []
         self.samples: deque[Sample] = deque()
-        self.week = Week()
 
     async def run(self) -> None:
         """Sample until cancelled; while Redis is unreachable the charts have a gap."""
@@ -93,7 +92,6 @@ class Sampler:
         now = _moments(stats, last)
         total = Moment(*map(sum, zip(*now.values(), strict=True)))
         self.samples.append(Sample(self._at, now, total))
-        self.week.note(self._at, now, total)
         while self._at - self.samples[0].at > KEPT_S:
             self.samples.popleft()
         first = self.samples[0]

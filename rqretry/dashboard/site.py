@@ -10,14 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rqretry.admin.series import SeriesWriter, series
 from rqretry.client import AsyncClient
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Guard, Rights
 from rqretry.dashboard.actions import Actions
 from rqretry.dashboard.live import Streams
 from rqretry.dashboard.pages import Pages
+from rqretry.dashboard.past import Pair, Past
 from rqretry.dashboard.render import Page, guarded, not_found
 from rqretry.dashboard.sampler import FRESH_S, Sampler, Seen
+from rqretry.protocol.series import Point
 
 LOOK_S = 1.0
 _FILES = {"style.css": "text/css", "site.js": "text/javascript"}
@@ -38,12 +41,20 @@ def make_site(
         trace_url: The address of a trace, with {trace_id} in it.
         fresh_s: How old the numbers of a page may be, in seconds.
     """
+    store, context = parts_of(client.admin)
+    writer = SeriesWriter()
 
     async def read() -> Seen:
-        admin = client.admin
-        return await admin.stats(), await admin.workers(), await parts_of(client).store.look(LOOK_S)
+        stats, workers = await client.admin.stats(), await client.admin.workers()
+        fault = await parts_of(client).store.look(LOOK_S)
+        await store.perform(writer.round(context, stats))
+        return stats, workers, fault
 
-    sampler = Sampler(read, fresh_s=fresh_s)
+    async def past(pair: Pair | None, minutes: int) -> list[Point]:
+        found = await store.perform(series(context, [pair] if pair else (), minutes=minutes))
+        return found[pair]
+
+    sampler = Sampler(read, Past(past), fresh_s=fresh_s)
     streams = Streams(sampler)
     pages, actions = Pages(client, rights, sampler, trace_url), Actions(client, rights)
 

@@ -15,7 +15,9 @@ from rqretry.protocol.signatures import ScriptKeys
 ROOT = "rqretry"
 STORED_AS = {"deaths": "graves", "order": "line", "exit_records": "last_words"}
 """Attributes whose stored name differs: attributes may be renamed, stored names never are."""
-_APART = ("base", "lane", "levels", "scripts")
+HOUR_RING, SPAN_RING = 25, 29
+"""Hashes of an hour by the minute, and of six hours by ten minutes, with the one begun."""
+_APART = ("base", "lane", "levels", "rings", "scripts")
 """Attributes that are not one key, named after them."""
 
 
@@ -52,13 +54,21 @@ class NamespaceKeys:
     """Sorted set: finished transaction by when its record is deleted."""
     schedules: str = field(init=False)
     """Hash: schedule -> its record."""
+    series: str = field(init=False)
+    """Hash: topic/group -> counters as they were in the last minute that was recorded."""
+    rings: tuple[str, ...] = field(init=False)
+    """Hashes: topic/group -> records of an hour by the minute, then of six by ten minutes."""
     scripts: ScriptKeys = field(init=False, compare=False, repr=False)
     """The KEYS of each script that works on the namespace."""
 
     def __post_init__(self) -> None:
         """Spell the keys."""
         object.__setattr__(self, "scripts", ScriptKeys(self))
-        _spell(self, f"{ROOT}:{self.namespace}:{{{self.namespace}}}:")
+        base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
+        _spell(self, base)
+        hours = [f"{base}series:minutes:{number}" for number in range(HOUR_RING)]
+        spans = [f"{base}series:tens:{number}" for number in range(SPAN_RING)]
+        object.__setattr__(self, "rings", (*hours, *spans))
 
     def checks(self, producer_group: str) -> str:
         """The open transactions of a producer group, by when they are to be checked."""

@@ -183,6 +183,28 @@ def purge_list(
     )
 
 
+def dead_letter(
+    keys: GroupKeys,
+    key: str,
+    structure: str,
+    answers: Sequence[tuple[str, bool]],
+    *,
+    actor: str,
+    record: str,
+) -> Command[PurgeCount]:
+    """Ready or waiting_retry to dead; `answers` says which go, ids or, in the order, members.
+
+    `structure`: "list", of which a window at the head is looked at, "zset" or "order".
+    """
+    flat = [argument for id_, goes in answers for argument in (id_, int(goes))]
+    args = (keys.group, actor, structure, record, *flat)
+    return call(keys.scripts, "dead_letter", args, _died, location=key)
+
+
+def _died(reply: list[Any]) -> PurgeCount:
+    return PurgeCount(len(reply[1]), int(reply[0]))
+
+
 def catch_up(
     keys: GroupKeys, key: str, *, actor: str, in_list: bool, owner: int, offset: int
 ) -> Command[CatchUpCount]:

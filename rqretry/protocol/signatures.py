@@ -25,6 +25,9 @@ commit: meta scheduled halves half_of closed events counters message_groups | tr
 compare_and_set: meta records | field expected replacement
 configure: meta config wake | here version:number, then field and value of each setting
 dead_clusters: deaths failures fingerprints | first count:number
+dead_letter: meta config location attempts failures dead deaths inflight bodies pending events
+    counters ready wake due order heads message_groups fingerprints | group actor structure record,
+    then id and answer of each message looked at
 dead_letters: meta dead deaths failures fingerprints bodies big | with_bodies:flag
     byte_limit:number count:number after_ms after_id upto_ms:number fingerprint, then ids
 decide: meta transactions checks unfinished_transactions parked_transactions | id decision worker
@@ -89,6 +92,7 @@ rate_take: bucket | want:number returned:number
 reasons: retry attempts failures, then levels | most_looked:number most:number
 recall: meta scheduled bodies big pending ids_key id_expiry events counters keyed message_keys |
     worker id member
+record_series: meta series, then rings | minute, then name, due, succeeded and failed of each
 redrive: meta config ready inflight attempts failures dead deaths wake bodies events counters due
     order heads message_groups pending fingerprints, then levels | group actor, then id, delay_ms
     and record of each message
@@ -193,7 +197,8 @@ class ScriptKeys(dict[str, tuple[str, ...]]):
         keys = SIGNATURES[script].keys
         names = (name.removesuffix("_key") for name in Signature.fixed(keys))
         found = [own.get(name) or self._of_owner(name) for name in names]
-        return (*found, *(self._of_owner("levels") if keys.endswith(", then levels") else ()))
+        many = keys.partition(", then ")[2]
+        return (*found, *(self._of_owner(many) if many.isidentifier() else ()))
 
     def _of_owner(self, name: str) -> Any:
         return next(getattr(owner, name) for owner in self._owners if hasattr(owner, name))

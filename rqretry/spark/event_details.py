@@ -27,6 +27,7 @@ _OUTCOMES = {
     "replay": "ready",
     "purge": "purged",
     "recall": "recalled",
+    "dead_letter": "dead",
 }
 _STATE_CODES = {"R": "ready", "W": "waiting_retry", "D": "dead"}
 _STATES = sorted({*_OUTCOMES.values(), *_STATE_CODES.values()})

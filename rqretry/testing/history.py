@@ -24,6 +24,7 @@ _SIMPLE = {
     "subscribe": State.READY.value,
     "succeed": State.COMMITTED.value,
     "purge": PURGED,
+    "dead_letter": State.DEAD.value,
 }
 _ANY = ("...", "…")
 _ABOUT_ATTEMPT = ("lease", "renew", "change", "succeed", "fail", "release", "expire")

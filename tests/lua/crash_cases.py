@@ -375,6 +375,13 @@ CASES = [
     Case("purge_list some", published, lambda w: w.drop(("a", False), ("b", True)), ends="b"),
     Case("purge_list retries", expired, lambda w: w.drop(lane="retry"), ends="ab", leaves="ab"),
     Case("purge_list leftovers", leased_and_listed, lambda w: w.drop(limit=2)),
+    Case("dead_letter", published, lambda w: w.end_by_hand("a", "b", staying="b")),
+    Case(
+        "dead_letter, two groups", lambda w: published(w, *TWO), lambda w: w.end_by_hand("a", "b")
+    ),
+    Case("dead_letter a level", failed_before, lambda w: w.end_by_hand("a", "b", place="delay:1")),
+    Case("dead_letter retries", expired, lambda w: w.end_by_hand("a", "b", place="retry")),
+    Case("dead_letter leftovers", leased_and_listed, lambda w: w.end_by_hand("a", "a", "c")),
     Case("promote early", failed_before, lambda w: w.promote(early=True)),
     Case("redrive later", dead_lettered, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
     Case("recall", lambda w: scheduled_later(w, "g"), lambda w: w.recall("a"), ends="a"),

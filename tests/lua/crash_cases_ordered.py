@@ -171,6 +171,17 @@ ORDERED = [
         leaves="a",
     ),
     Case("purge_blocked", ordered, clear, ends="b", leaves="b"),
+    Case("dead_letter in order", ordered, lambda w: w.end_by_hand("a", "c", "d", staying="d")),
+    Case(
+        "dead_letter of what is blocked",
+        ordered,
+        lambda w: w.end_by_hand("x\x000000000000000002b", place="line"),
+    ),
+    Case(
+        "dead_letter a level in order, two groups",
+        lambda w: ordered_failed(w, *TWO),
+        lambda w: w.end_by_hand("a", place="delay:1"),
+    ),
     Case("subscribe in order", ordered_backlog, subscribe),
     Case("deliver in order", ordered_due, lambda w: w.deliver()),
     *(died_by(how, what) for how in DEATHS for what in OTHERS),

@@ -29,8 +29,12 @@ from tests.lua.test_crash_points import check_nothing_lost, everywhere, groups, 
 from tests.support.builders import HOUR, prepared
 from tests.support.world import World
 
-ALIKE = {"audit_append", "compare_and_set", "rate_set", "rate_take", "register", "tally"}
-"""They write one structure; register only tells who is alive, and is repeated every few seconds."""
+ALIKE = {
+    "audit_append", "compare_and_set", "rate_set", "rate_take", "record_series", "register",
+    "tally",
+}  # fmt: skip
+"""They write one structure; register only tells who is alive, and is repeated every few seconds;
+what record_series lacks of a minute, the next one has."""
 BY_OPERATORS = "replay"
 """Whoever asked for it is told that it may be incomplete, and the next call completes it."""
 MOST_ROUNDS = 40

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from rqretry.admin.series import BATCH
 from rqretry.core.route import Route, RouteGroup
-from rqretry.protocol import audit_log, catalog, inspect, operate, repair
+from rqretry.protocol import audit_log, catalog, inspect, operate, repair, series
 from rqretry.protocol import lease as consuming
 from rqretry.protocol import transaction as transactions
 from rqretry.protocol.command import Command
@@ -161,6 +162,16 @@ def audit_append(world: World) -> Command[Any]:
 
 
 @worst
+def record_series(world: World) -> Command[Any]:
+    minute = world.run(series.record_series(NS)).minute
+    world.client.hset(NS.series, "since", 1)
+    names = [f"{'t' * 120}/{'g' * 110}{n}" for n in range(BATCH)]
+    for key in NS.rings:
+        fill(world, key, dict.fromkeys(names, "x" * 600))
+    return series.record_series(NS, minute, [series.Row(name, 1, 2**40, 2**40) for name in names])
+
+
+@worst
 def now(world: World) -> Command[Any]:
     return audit_log.now(NS)
 
@@ -273,6 +284,18 @@ def purge_list(world: World) -> Command[Any]:
         world.publish(*(prepared(i, keys=KEYS, group=i[:20]) for i in ids(FULL)[at : at + 100]))
     fill_list(world, world.group().ready)
     return operate.purge_list(world.group(), world.group().ready, actor="ops")
+
+
+@worst
+def dead_letter(world: World) -> Command[Any]:
+    world.subscribe(ordered=True)
+    for at in range(0, FULL, 100):
+        world.publish(*(prepared(i, keys=KEYS, group=i[:20]) for i in ids(FULL)[at : at + 100]))
+    fill(world, world.group().dead, dict.fromkeys(ids(MANY, "o"), 1), sorted_set=True)
+    answers = [(id_, True) for id_ in ids(FULL)]
+    return operate.dead_letter(
+        world.group(), world.group().ready, "list", answers, actor="ops", record=RECORD
+    )
 
 
 @worst

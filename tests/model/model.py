@@ -157,6 +157,18 @@ class Group:
             delay_ms = DELAYS_MS[min(one.attempt, len(DELAYS_MS)) - 1]
         one.next(WAITING, now + delay_ms, attempts=1)
 
+    def end_by_hand(self, id_: str, now: int) -> None:
+        """An operator ended it: no lease, and no attempt, was begun."""
+        one = self.leases[id_]
+        for listed in self.lists.values():
+            if id_ in listed:
+                listed.remove(id_)
+        if one.place == BLOCKED:
+            self.line[self.names[id_]].remove(id_)
+        else:
+            self.leave(id_)
+        one.place, one.until, one.attempt = DEAD, now, max(one.attempt - 1, 1)
+
     def expire(self, now: int) -> None:
         """Deadlines have passed."""
         overdue = sorted((until, id_) for id_, until in self.at(INFLIGHT).items() if until <= now)

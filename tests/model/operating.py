@@ -4,11 +4,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from rqretry.catalog.backfill import catch_up
+from rqretry.core.failure_record import BY_HAND, describe_cause
 from rqretry.protocol import operate as moving
 from tests.model.leasing import groups
-from tests.model.model import DEAD, DONE, READY, Lease
+from tests.model.model import DEAD, DONE, READY, WAITING, Lease
 from tests.model.publishing import parts
 from tests.model.settling import Settling, picks
+
+BY_OPS = describe_cause(BY_HAND, "no card", "ops")
 
 
 class Operating(Settling):
@@ -41,6 +44,24 @@ class Operating(Settling):
             group.leases[id_] = Lease(lease_no=self.now)
         group.lists[READY] = after
         self.configure(keys, paused=int(group.paused), catching_up=0)
+
+    @precondition(lambda self: any(g.at(WAITING) for m in self.model for g in m.groups.values()))
+    @rule(pick=picks)
+    def end_by_hand(self, pick: list[int]) -> None:
+        """By an operator: some of what waits for a retry is dead, and no lease number changes."""
+        for part, model in enumerate(self.model):
+            for name, group in model.groups.items():
+                keys, waiting = self.group(part, name), sorted(group.at(WAITING))
+                chosen = {waiting[n % len(waiting)] for n in pick} if waiting else set()
+                gone = 0
+                for level in keys.levels if chosen else ():
+                    answers = [(id_, True) for id_ in sorted(chosen)]
+                    gone += self.run(
+                        moving.dead_letter(keys, level, "zset", answers, actor="ops", record=BY_OPS)
+                    ).gone
+                assert gone == len(chosen)
+                for id_ in sorted(chosen):
+                    group.end_by_hand(id_, self.now)
 
     @precondition(lambda self: any(g.at(DEAD) for m in self.model for g in m.groups.values()))
     @rule(verb=st.sampled_from(["redrive", "purge"]), pick=picks)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rqretry.checks.auditor import Defect, audit
+from rqretry.core.failure_record import BY_HAND, describe_cause
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route, RouteGroup
 from rqretry.protocol import catalog, maintain, operate
@@ -291,6 +292,19 @@ class World:
         keys = self.group(group)
         place = {"ready": keys.ready, "retry": keys.retry}[lane]
         return self.run(operate.purge_list(keys, place, actor="ops", answers=answers, limit=limit))
+
+    def end_by_hand(
+        self, *ids: str, group: str = "g", place: str = "ready", staying: str = ""
+    ) -> operate.PurgeCount:
+        """Dead-letter these in a list, a delay level or the order (`line`), but for `staying`."""
+        keys = self.group(group)
+        key = f"{self.keys.base}group:{group}:{place}"
+        structure = {"ready": "list", "retry": "list", "line": "order"}.get(place, "zset")
+        answers = [(id_, id_ not in staying.split()) for id_ in ids]
+        record = describe_cause(BY_HAND, "no card", "ops")
+        return self.run(
+            operate.dead_letter(keys, key, structure, answers, actor="ops", record=record)
+        )
 
     def catch_up(
         self, place: str = "ready", *, of: str = "g", group: str = "h", offset: int = 0

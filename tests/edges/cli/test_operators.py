@@ -132,6 +132,26 @@ def test_promote_makes_waiting_retries_ready(shell: Shell, client: Client) -> No
     assert (last(shell)["verb"], last(shell)["counts"]) == ("promote", {"messages": 2})
 
 
+def test_what_is_not_done_becomes_dead_letters_after_a_confirmation(
+    shell: Shell, client: Client
+) -> None:
+    push_group(client, "claims", "g")
+    ids = [str(id_) for id_ in client.publish_many("claims", [1, 2, 3])]
+    fail_all(client, "claims", "g")
+    verb = ("group", "dead-letter", "g")
+    assert "which messages?" in shell.fails(*verb, status=2)
+    assert "--yes" in shell.fails(*verb, "--all", status=2)
+    dry = shell.json(*verb, "--error", "flight", "--dry-run")
+    assert dry == {"group": "g", "verb": "dead-letter", "count": 3, "dry_run": True}
+    assert client.admin.stats().dead == 0
+    done = shell.ok(*verb, "--ids", f"{ids[0]},{ids[2]}", "--reason", "no such plane", "--yes")
+    assert "2 messages of group g moved to the dead letters" in done
+    assert (client.admin.stats().dead, client.admin.stats().waiting) == (2, 1)
+    assert "no such plane" in shell.ok("dlq", "list", "g")
+    assert "no such plane" in shell.ok("message", ids[0])
+    assert (last(shell)["verb"], last(shell)["counts"]) == ("dead_letter", {"messages": 2})
+
+
 def test_reset_skips_what_waits(shell: Shell, client: Client) -> None:
     push_group(client, "claims", "g")
     client.publish_many("claims", [1, 2])

@@ -125,6 +125,7 @@ async def test_what_waits_is_listed_with_why_and_filtered(bench: Bench) -> None:
     ("verb", "which", "confirm", "left", "recorded"),
     [
         ("promote", (0, 1), "yes", (1, 2, 0, 0, 0), ["promote"]),
+        ("dead_letter", (0, 2), "yes", (0, 0, 0, 1, 2), ["dead_letter"]),
         ("cancel", (0, 2), "billing", (0, 0, 0, 1, 0), ["purge", "purge"]),
     ],
 )

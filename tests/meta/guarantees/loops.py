@@ -65,7 +65,6 @@ LOOPS: dict[str, str] = {
     "dashboard/live.py::Streams.ticks": DEADLINE,
     "dashboard/sampler.py::Sampler._sample": SHRINKS,
     "dashboard/sampler.py::Sampler.run": WAITS,
-    "dashboard/week.py::Series.note": SHRINKS,
     "demo/book.py::Coalescer._run": SHRINKS,
     "demo/book.py::read_ledger": PAGES,
     "demo/book.py::delete_namespace": CURSOR,

@@ -12,6 +12,7 @@ from tests.meta.mutation.cases import (
     guarantees,
     incidents,
     limits,
+    night,
     operators,
     ordered,
     periodic,
@@ -42,6 +43,7 @@ CASES = (
     *replays.CASES,
     *batches.CASES,
     *incidents.CASES,
+    *night.CASES,
     *surface.CASES,
     *single_messages.CASES,
 )

@@ -158,7 +158,7 @@ def _is_known(key: str, namespace: str) -> bool:
     names = {field.name for field in fields(NamespaceKeys)} - {"namespace"}
     catalog = {STORED_AS.get(name, name) for name in names}
     return key.startswith(base) and (
-        name in catalog or name.startswith("checks:") or name == "bucket"
+        name in catalog or name.startswith(("checks:", "series:")) or name == "bucket"
     )
 
 

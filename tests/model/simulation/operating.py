@@ -13,6 +13,9 @@ from tests.model.simulation.loop import Process
 from tests.model.simulation.processes import TOPIC
 from tests.model.simulation.world import World
 
+_BY_HAND = 0.15
+_ERROR = "e"
+"""Some letter of the last error: what never failed is left alone."""
 VERBS = ("pause", "resume", "redrive", "redrive", "spread", "promote", "purge", "limit")
 
 
@@ -62,6 +65,8 @@ async def _operate(world: World, client: AsyncClient, name: str) -> None:
         to_ms = START_MS + round(1000 * (gone_s - 10 * chance.share(f"{name}/back")))
         world.journal.asked[group] = min(to_ms, world.journal.asked.get(group, to_ms))
         await admin.reset(group, to=to_ms / 1000)
+    elif chance.share(f"{name}/by-hand") < _BY_HAND:
+        await admin.dead_letter(group, error=_ERROR, reason="by the operator")
     elif verb == "pause":
         await admin.pause(group)
         await asyncio.sleep(2 * chance.share(f"{name}/paused"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.model.model import DEAD, INFLIGHT, WAITING, Lease
+from tests.model.model import BLOCKED, DEAD, INFLIGHT, READY, RETRY, WAITING, Lease
 from tests.model.simulation.calls import Reading, require
 from tests.model.simulation.deliveries import Fairness, begins, is_released
 from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
@@ -187,6 +187,21 @@ class Leases(Reading):
             ledger.wake(id_, next(place.order))
 
     # -- operators -----------------------------------------------------------------------------
+
+    def _do_dead_letter(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger, died = place.ledger(args[0]), [id_.decode() for id_ in reply[1]]
+        asked = {id_ for id_, answer in zip(args[4::2], args[5::2], strict=True) if int(answer)}
+        for id_ in died:
+            one = ledger.leases.get(id_)
+            fit = one is not None and one.place in (READY, RETRY, WAITING, BLOCKED)
+            require(fit, f"{id_} is dead by hand, and was {one}")
+            require(
+                id_ in asked or args[2] == "order", f"{id_} is dead by hand, and was not chosen"
+            )
+            ledger.end_by_hand(id_, self.now)
+        if args[2] == "zset" and not self.wrong:
+            left = asked & ledger.at(WAITING).keys()
+            require(not left, f"{left} were to die, and wait")
 
     def _do_redrive(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger, now = place.ledger(args[0]), []

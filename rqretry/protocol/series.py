@@ -1,0 +1,131 @@
+"""What every group did: by the minute for a day, by ten minutes for a week; recorded and read."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches, call, query, text
+from rqretry.protocol.keys import HOUR_RING, NamespaceKeys
+
+ALL = "all"
+"""The name of all groups together."""
+DAY, WEEK = 1440, 10_080
+"""In minutes."""
+_HOUR, _SPAN, _TEN = 60, 360, 10
+_SPANS_KEPT = 28
+_RECORD = 10
+
+
+class Row(NamedTuple):
+    """The counters of a group now, and what is due."""
+
+    name: str
+    due: int
+    succeeded: int
+    failed: int
+
+
+class Recorded(NamedTuple):
+    """What a call answered."""
+
+    minute: str
+    """Since the epoch; "" if another writer has it."""
+    now_ms: int
+    succeeded: int
+    failed: int
+
+
+class Point(NamedTuple):
+    """A stretch of time."""
+
+    at_s: float
+    """When it ended, since the epoch."""
+    seconds: float
+    due: int
+    """At most."""
+    succeeded: int
+    failed: int
+
+
+_Kept = Mapping[int, tuple[int, int, int]]
+"""Due, succeeded and failed, by the minute in which it began."""
+
+
+def name_of(topic: str, group: str) -> str:
+    """The name of a group of a topic."""
+    return f"{topic}/{group}"
+
+
+def record_series(keys: NamespaceKeys, minute: str = "", rows: Iterable[Row] = ()) -> Command[Any]:
+    """Take the minute; or, with what that answered, record what these have done."""
+    flat = (value for row in rows for value in row)
+    return call(keys.scripts, "record_series", (minute, *flat), _recorded)
+
+
+def forget(keys: NamespaceKeys, names: Sequence[str]) -> Iterable[Command[int]]:
+    """These groups are gone."""
+    for some in batches(names):
+        for key in (keys.series, *keys.rings):
+            yield Command("forget", (), (), int, arguments=("HDEL", key, *some))
+
+
+def read_series(
+    keys: NamespaceKeys, names: Sequence[str], minutes: int = WEEK
+) -> Operation[dict[str, list[Point]]]:
+    """What is known of the last so many minutes: of the last day each, before that each ten.
+
+    A stretch in which nobody recorded is part of the next one.
+    """
+    last = yield query(lambda reply: int(reply or 0), "HGET", keys.series, "minute")
+    first, day = last - min(minutes, WEEK) + 1, _TEN * math.ceil((last - DAY + 1) / _TEN)
+    turns = [(turn, _HOUR, 1) for turn in range(max(first, day) // _HOUR, last // _HOUR + 1)]
+    if first < day:
+        turns += [(turn, _SPAN, _TEN) for turn in range(first // _SPAN, day // _SPAN + 1)]
+    found: dict[str, dict[int, tuple[int, int, int]]] = {name: {} for name in (ALL, *names)}
+    widths: dict[int, int] = {}
+    for some in batches((ALL, *dict.fromkeys(names)), MAX_BATCH):
+        answers = yield [
+            query(list, "HMGET", _key(keys, turn, length), "at", *some) for turn, length, _ in turns
+        ]
+        for (turn, length, width), (at, *blobs) in zip(turns, answers, strict=True):
+            if at is None or text(at) != str(turn):
+                continue
+            low, high = (max(first, day), last + 1) if width == 1 else (first, day)
+            for name, blob in zip(some, blobs, strict=True):
+                rows = {
+                    turn * length + bucket * width: values
+                    for bucket, *values in _unpacked(blob or b"")
+                }
+                kept = {start: v for start, v in rows.items() if low <= start < high}
+                found[name] |= kept  # type: ignore[arg-type]
+                widths |= dict.fromkeys(kept, width)
+    return {name: _points(found[name], found[ALL], widths) for name in found}
+
+
+def _key(keys: NamespaceKeys, turn: int, length: int) -> str:
+    hours, spans = keys.rings[:HOUR_RING], keys.rings[HOUR_RING:]
+    return hours[turn % len(hours)] if length == _HOUR else spans[turn % len(spans)]
+
+
+def _unpacked(blob: bytes) -> Iterable[tuple[int, ...]]:
+    for at in range(0, len(blob) - _RECORD + 1, _RECORD):
+        numbers = (int.from_bytes(blob[n : n + 3]) for n in range(at + 1, at + _RECORD, 3))
+        yield blob[at], *numbers
+
+
+def _points(rows: _Kept, total: _Kept, widths: Mapping[int, int]) -> list[Point]:
+    """One for each time at which anything was recorded."""
+    points: list[Point] = []
+    before = 0
+    for start in sorted(total):
+        end = start + widths[start]
+        since = before if points else start
+        points.append(Point(end * 60.0, (end - since) * 60.0, *rows.get(start, (0, 0, 0))))
+        before = end
+    return points
+
+
+def _recorded(reply: list[Any]) -> Recorded:
+    minute, now_ms, succeeded, failed = reply
+    shown = text(minute) if isinstance(minute, bytes) else str(minute)
+    return Recorded(shown, int(now_ms), int(succeeded), int(failed))
