@@ -5,7 +5,7 @@ local call = redis.call
   they are, and by how much they grew is kept twice: for a day by the minute, and for a week by ten minutes. Both are
   rings of hashes: one that is about a time that is over is emptied when its turn comes again.
 
-  FLAGS  none
+  FLAGS  allow-oom
   KEYS   meta series, then rings (25 of an hour each, then 29 of six hours)
   ARGV   minute ('' takes it), then name (topic/group, or all: what together grew), due, succeeded and failed of each
   REPLY  minute ('' if it is somebody else's), now_ms, by how much succeeded and failed grew together

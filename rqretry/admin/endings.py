@@ -57,9 +57,9 @@ def end(
     """End those of a state in one place; or count them."""
     keys = place.keys
     if state == "ready":
-        gone = yield from _blocked(ending, place, wanted, dry_run=dry_run)
+        gone = yield from _end_blocked(ending, place, wanted, dry_run=dry_run)
         for key in keys.lists:
-            gone += yield from _listed(ending, place, key, wanted, dry_run=dry_run)
+            gone += yield from _end_listed(ending, place, key, wanted, dry_run=dry_run)
         return gone
     gone = 0
     for key in keys.levels if state == "waiting_retry" else (keys.dead,):
@@ -71,7 +71,7 @@ def end(
     return gone
 
 
-def _blocked(
+def _end_blocked(
     ending: Ending, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
 ) -> Operation[int]:
     """End messages that wait behind others of their message group, page by page."""
@@ -90,7 +90,7 @@ def _blocked(
             return gone
 
 
-def _listed(
+def _end_listed(
     ending: Ending, place: Place, key: str, wanted: DeadLetterFilter, *, dry_run: bool
 ) -> Operation[int]:
     if dry_run:

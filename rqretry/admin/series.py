@@ -42,7 +42,7 @@ class SeriesWriter:
     def round(self, context: AdminContext, stats: Stats | None = None) -> Operation[bool]:
         """Record the minute, if it has begun and nobody has; `stats`: the numbers, if read.
 
-        What this user may not, or a full server refuses, is left out.
+        What this user may not is left out.
         """
         if self._clock() < self._next_at:
             return False

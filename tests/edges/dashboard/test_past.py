@@ -108,11 +108,11 @@ def test_what_may_not_be_written_is_left_out_and_tried_again_in_the_next_minute(
     now = [0.0]
     writer = SeriesWriter(lambda: now[0])
     store, context = parts_of(bench.admin)
-    bench.redis.config_set("maxmemory", 1)
+    bench.redis.execute_command("ACL", "SETUSER", "default", "-hsetnx")
     try:
         assert store.perform(writer.round(context)) is False
     finally:
-        bench.redis.config_set("maxmemory", 0)
+        bench.redis.execute_command("ACL", "SETUSER", "default", "+@all")
     assert store.perform(writer.round(context)) is False  # it waits
     now[0] = 60.0
     assert store.perform(writer.round(context)) is True

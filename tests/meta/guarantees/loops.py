@@ -16,6 +16,8 @@ DEADLINE = "ends at a time"
 WALKS = "each turn goes one further along a finite chain"
 
 LOOPS: dict[str, str] = {
+    "admin/endings.py::_end_blocked": PAGES,
+    "admin/endings.py::_end_listed": SHRINKS,
     "admin/dead_letter_filter.py::DeadLettersInOrder._read": PAGES,
     "admin/dead_letter_filter.py::DeadLettersInOrder.take": SHRINKS,
     "admin/dead_letter_filter.py::count_dead_letters": PAGES,
@@ -25,8 +27,6 @@ LOOPS: dict[str, str] = {
     "admin/dead_letters.py::redrive": PAGES,
     "admin/messages.py::_read": PAGES,
     "admin/promote_purge_reset.py::_purge_dead": PAGES,
-    "admin/promote_purge_reset.py::_purge_blocked": PAGES,
-    "admin/promote_purge_reset.py::_purge_list": SHRINKS,
     "admin/timeline.py::ids_of_key": PAGES,
     "catalog/backfill.py::_read_through": PAGES,
     "catalog/backfill.py::replay_all": PAGES,

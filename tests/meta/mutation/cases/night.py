@@ -81,7 +81,7 @@ CASES = (
     case(
         "R118",
         "a group that is gone keeps its numbers",
-        Symbol("series:forget", always(())),
+        Symbol("protocol:forget", always(())),
         "tests/edges/dashboard/test_past.py::test_a_group_that_leaves_a_topic_takes_its_numbers_along",
     ),
     case(
