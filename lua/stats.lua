@@ -11,9 +11,10 @@ local call = redis.call
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
          paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of
          history, max_inflight and rate ('' for none), messages blocked behind another of their message
-         group, messages that have one, and state, id and end of the body ('' unless its id was chosen) of the
-         first of each list and sorted set, which is about the oldest there
-  COST   O(levels * log waiting); 19 commands and 3 a level, 2 for each id that was chosen, 2 where messages are
+         group, messages that have one, state, id and end of the body ('' unless its id was chosen) of the
+         first of each list and sorted set, which is about the oldest there, and for how many ms the first
+         retry, lease or scheduled message that is due has been, and nobody has moved it (0 for none)
+  COST   O(levels * log waiting); 20 commands and 3 a level, 2 for each id that was chosen, 2 where messages are
          blocked
 ]]
 -- @include clock
@@ -33,9 +34,15 @@ local function note_oldest(state, id)
   end
 end
 
+local late = 0
+local function note_late(score)
+  late = math.max(late, score and clock.now - score or 0)
+end
+
 local function note_first(state, key)
   local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   note_oldest(tonumber(first[2] or 0) > clock.now and state or 'retry', first[1])
+  note_late(first[2])
   return first[2]
 end
 
@@ -70,6 +77,7 @@ for i, level in ipairs(levels) do
   local first = note_first('waiting_retry', level)
   waiting[i] = { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first or '' }
 end
+note_late(call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2])
 local settings = call('HMGET', config, 'paused', 'max_inflight', 'rate', 'view', 'fed_at')
 -- What a group that consumes dead letters has not looked at yet is ready for it.
 local view = settings[4] == '1'
@@ -79,5 +87,5 @@ return {
   call('ZCOUNT', inflight, '-inf', clock.now), view and 0 or call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), first_ready or '',
   settings[1] or '0', waiting, call('HGETALL', counters), clock.bytes, settings[2] or '', settings[3] or '',
-  blocked, call('HLEN', message_groups), oldest,
+  blocked, call('HLEN', message_groups), oldest, late,
 }

@@ -3,6 +3,7 @@
 Names, severities and thresholds are those of deploy/alerts.yaml, which a test compares.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,13 +27,17 @@ ALERTS = {
     "EverythingFails": PAGE,
     "LagGrows": PAGE,
     "LeasesExpire": TICKET,
+    "UpkeepMissing": PAGE,
+    "VersionsDiffer": TICKET,
 }
 """The alert rules that are judged here, without "Rqretry", and their severity."""
 UNREADABLE, STUCK = "Unreadable", "WorkerStuck"
 """What workers cannot lease from, and those that do nothing: alerts are on the worker itself."""
+_NAMED = 3
 NEARLY_FULL = 0.9
 LAG, BACKLOG_OLD_S = 100, 900
 BLOCKED_S = 300
+UPKEEP_S = 120
 FAILED, EXPIRED = 10, 10
 """More failures without a success, and more ended leases, than these within a window."""
 STEADY_S = 300
@@ -80,6 +85,42 @@ class Incident:
         return ALERTS.get(self.name, PAGE)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """Live workers of another version than most.
+
+    Attributes:
+        usual: The version of most; of as many of each the newest.
+        workers: Those of another one, by name.
+    """
+
+    usual: str
+    workers: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        named = [f"{name} runs {version}" for name, version in self.workers.items()]
+        more = len(named) - _NAMED
+        rest = f", and {more} more do not" if more > 0 else ""
+        return f"{', '.join(named[:_NAMED])}{rest}; the other workers run {self.usual}"
+
+
+def other_version(workers: Sequence[WorkerInfo]) -> OtherVersion | None:
+    """Who runs another version of rqretry than most; None where all run the same."""
+    counts = Counter(worker.version for worker in workers if worker.version)
+    if len(counts) <= 1:
+        return None
+    usual = max(counts, key=lambda version: (counts[version], _in_order(version)))
+    others = {w.name: w.version for w in workers if w.version not in ("", usual)}
+    return OtherVersion(usual, others)
+
+
+def _in_order(version: str) -> list[tuple[int, str]]:
+    """A version, to be compared."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in version.split(".")]
+
+
 def moment(group: GroupStats) -> Moment:
     """What a group has due and has counted now."""
     counted = [group.counters.get(verb, 0) for verb in Moment._fields[1:]]
@@ -102,6 +143,8 @@ def incidents(
         workers: Those that live.
     """
     found = [*_server(stats, evicts)]
+    if (differ := other_version(workers)) is not None:
+        found.append(Incident("VersionsDiffer", differ.text, weight=len(differ.workers)))
     for one in workers:
         if one.blocked_s:
             text = f"the event loop of {one.name} has stood still for {spell(one.blocked_s)}"
@@ -151,6 +194,11 @@ def _group(topic: str, group: GroupStats, earlier: Earlier) -> Iterator[Incident
     if due and not group.workers and group.kind == "push" and not leased:
         text = f"{due} messages could run, and no worker lives"
         yield found("GroupWithoutWorker", text, due)
+    if group.late_s > UPKEEP_S and (group.workers or group.kind != "push"):
+        text = (
+            f"what is due has not been moved for {spell(round(group.late_s))}: no process does it"
+        )
+        yield found("UpkeepMissing", text, group.late_s)
     if due and group.paused:
         yield found("GroupPaused", f"{due} messages could run, and it is paused", due)
     old = group.oldest_age_s or 0.0

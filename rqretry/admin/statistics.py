@@ -39,6 +39,15 @@ class Live:
         known = self._known = [groups_of(about) for about in abouts]
         self.workers = Counter(chain.from_iterable(set(about.groups) for about in known))
         self.refused = [reason for about in known for reason in about.refused]
+        self.slots: Counter[str] = Counter()
+        self.busy: Counter[str] = Counter()
+        self.rates: dict[tuple[str, str], float] = {}
+        for about in known:
+            for group, (busy, slots) in about.slots.items():
+                self.busy[group] += busy
+                self.slots[group] += slots
+            for place, rate in about.rates.items():
+                self.rates[place] = self.rates.get(place, 0.0) + rate
         self._tags: dict[tuple[str, str], list[str]] = {}
         for group, topic, tags in chain.from_iterable(about.tags for about in known):
             self._tags.setdefault((topic, group), []).append(tags)
@@ -109,6 +118,9 @@ def _topic(
             replace(
                 _add_up(g, parts[g.name], levels, live.workers[g.name]),
                 other_tags=live.other_tags(topic.name, g),
+                busy=live.busy[g.name],
+                slots=live.slots[g.name],
+                done_per_s=live.rates.get((topic.name, g.name), 0.0),
                 **blocked.get(g.name, {}),
             )
             for g in groups
@@ -165,7 +177,15 @@ def _read(keys: Sequence[GroupKeys], move: MoveDue | None) -> Operation[list[Par
             waits = any(level.due for level in part.levels)
             due += [Due(key, waits, part.overdue > 0)] if waits or part.overdue else []
             scheduled += [key.partition] if part.scheduled else []
-    return (yield asked) if (yield from move(due, scheduled)) else answers
+    if not (yield from move(due, scheduled)):
+        return answers
+    moved: list[Part | RqretryError] = yield asked
+    return [
+        now._replace(late_ms=was.late_ms)
+        if isinstance(now, Part) and isinstance(was, Part)
+        else now
+        for now, was in zip(moved, answers, strict=True)
+    ]
 
 
 def _sort_out(
@@ -233,6 +253,7 @@ def _add_up(
         tags=group.tags,
         ordered=group.ordered,
         blocked=sum(part.blocked for part in parts),
+        late_s=max((part.late_ms for part in parts), default=0) / 1000,
     )
 
 

@@ -82,6 +82,26 @@ class GroupStats:
     """In an ordered group: message groups of which a message has failed and is not done."""
     blockers: tuple[Blocker, ...] = ()
     """Those that have been blocked for the longest time, ten at most."""
+    busy: int = 0
+    """How many slots of its live workers ran an attempt, a few seconds ago."""
+    slots: int = 0
+    """How many attempts they can run at once."""
+    done_per_s: float = 0.0
+    """How many messages a second they finished in the last minute, committed or dead."""
+    late_s: float = 0.0
+    """For how long what is due (a retry, the end of a lease, a delayed message) had not been moved
+    by any process."""
+
+    @property
+    def drain_s(self) -> float | None:
+        """How long what could run takes at the rate of the last minute, if nothing is published.
+
+        None where nothing was finished.
+        """
+        due = self.ready + self.retry
+        if not due:
+            return 0.0
+        return due / self.done_per_s if self.done_per_s else None
 
     @property
     def blocked_s(self) -> float:

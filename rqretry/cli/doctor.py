@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from rqretry.admin.process_findings import process_findings
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
 from rqretry.checks.server_checks import examine
@@ -23,7 +24,7 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
 
     Also role, eviction, persistence and cluster mode. Of Sentinels, the primary they name; of a
     cluster, each primary: their replicas, what happens when they are cut off, and whether every
-    slot is served.
+    slot is served. And whether somebody moves what is due, and all workers have one version.
 
     The exit status is 1 if a worker would refuse to start on this server.
     """
@@ -31,7 +32,10 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
     try:
         with connected(context) as client:
             parts_of(client).store.repeat_seconds = FIRST_REPEAT_SECONDS
-            findings = examine(parts_of(client).store, settings.namespace)
+            parts = parts_of(client)
+            findings = examine(parts.store, settings.namespace)
+            if not refused(findings):
+                findings += parts.store.perform(process_findings(parts.operator))
     except UnsafeServer as error:  # too old for the other checks
         findings = [Finding("version", "refused", str(error), "upgrade the server")]
     if as_json:

@@ -18,6 +18,7 @@ def _families(stats: Stats, evicts: float, idle: int) -> Iterator[Family]:
     topics = stats.topics
     pairs = [(topic, group) for topic in topics for group in topic.groups]
     yield from _group_families(pairs, stats.parked_age_s)
+    yield from _work_families(pairs)
     yield from _topic_families(topics)
     yield build_info()
     used, most = stats.used_memory, stats.max_memory
@@ -84,6 +85,27 @@ def _group_families(
         for verb, count in sorted({**_NEVER_YET, **g.counters}.items())
     ]
     yield "rqretry_verbs_total", "counter", text, verbs
+
+
+def _work_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Family]:
+    """How busy the workers are, and whether upkeep is done."""
+    slots = [(topic, group) for topic, group in pairs if group.slots]
+    text = "Attempts that the live workers of a group can run at once; busy: that they did lately."
+    states = [
+        (_of(t, g) | {"state": state}, float(count))
+        for t, g in slots
+        for state, count in (("busy", g.busy), ("free", g.slots - g.busy))
+    ]
+    yield "rqretry_slots", "gauge", text, states
+    text = (
+        "How long what could run takes at the rate of the last minute, if nothing is published;"
+        " left out where nothing was finished."
+    )
+    drains = [(_of(t, g), g.drain_s) for t, g in pairs]
+    known = [(labels, seconds) for labels, seconds in drains if seconds is not None]
+    yield "rqretry_drain_seconds", "gauge", text, known
+    text = "For how long what is due (retries, ends of leases, delayed messages) was not moved."
+    yield "rqretry_upkeep_late_seconds", "gauge", text, [(_of(t, g), g.late_s) for t, g in pairs]
 
 
 def _topic_families(topics: Iterable[TopicStats]) -> Iterator[Family]:

@@ -1,13 +1,14 @@
 """rqretry status: how many messages are where, for each topic and group."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
 import click
 
-from rqretry.admin.incidents import incidents
+from rqretry.admin.incidents import incidents, other_version
+from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import screen
@@ -27,7 +28,7 @@ from rqretry.core.route import QUEUE
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
-_JUDGED = ("RedisNearlyFull", "TopicNearlyFull", "BacklogOld")
+_JUDGED = ("RedisNearlyFull", "TopicNearlyFull", "BacklogOld", "UpkeepMissing", "VersionsDiffer")
 RATED = ("publish", "lease", "succeed", "fail")
 
 
@@ -63,6 +64,7 @@ def status(
             _watch(client, topic)
             return
         stats, fault = client.admin.stats(topic), parts_of(client).store.look()
+        workers = client.admin.workers()
         reasons, past = client.admin.reasons(topic), read_past(client, stats, since)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
@@ -85,11 +87,14 @@ def status(
             fields["transactions"] = {"unfinished": unfinished, "parked": parked}
         if fault:
             fields["eviction"] = fault
+        if (differ := other_version(workers)) is not None:
+            fields["other_versions"] = dict(differ.workers)
         if stats.refused:
             fields["refused"] = list(stats.refused)
         print_json(fields)
     else:
-        print_page([*_page(stats, fault), *reason_lines(reasons), *past_page(past)])
+        page = [*_page(stats, fault, workers), *reason_lines(reasons), *past_page(past)]
+        print_page(page)
 
 
 def _watch(client: Client, topic: str | None) -> None:
@@ -113,7 +118,8 @@ def _watch(client: Client, topic: str | None) -> None:
 
 def _watched(client: Client, stats: Stats) -> Iterator[Part]:
     """The page of the groups that need somebody most."""
-    yield from _page(worst_first(stats), parts_of(client).store.look())
+    workers = client.admin.workers()
+    yield from _page(worst_first(stats), parts_of(client).store.look(), workers)
     if (others := sum(1 for _ in stats.groups) - MOST_WATCHED) > 0:
         yield f"{counted(others, 'more group')} with less to do are in rqretry status"
 
@@ -133,17 +139,17 @@ def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
     return lines
 
 
-def _page(stats: Stats, fault: str | None) -> Iterator[Part]:
+def _page(stats: Stats, fault: str | None, workers: Sequence[WorkerInfo]) -> Iterator[Part]:
     yield from _numbers(stats)
     yield from _transactions(stats)
     yield from filter(None, [memory_line(stats), fault])
-    yield from map(clean, _incidents(stats))
+    yield from map(clean, _incidents(stats, workers))
     yield from map(clean, stats.refused)
 
 
-def _incidents(stats: Stats) -> Iterator[str]:
+def _incidents(stats: Stats, workers: Sequence[WorkerInfo]) -> Iterator[str]:
     """What the dashboard and the alerts judge wrong, and no other line says."""
-    for one in incidents(stats):
+    for one in incidents(stats, workers=workers):
         if one.name in _JUDGED:
             of = f"group {one.group} of topic {one.topic}: " if one.group else ""
             yield f"{of or (one.topic and f'topic {one.topic} ')}{one.text}"
@@ -203,6 +209,8 @@ def _beside(topic: TopicStats) -> list[str]:
         if group.kind == "push" and not group.workers:
             has = f"{counted(waits, 'message')} ready and " if waits else ""
             shown.append(f"group {group.group} of topic {topic.topic} has {has}no live worker")
+        if waits and group.slots:
+            shown.append(_drain(topic.topic, group))
         if group.paused:
             shown.append(f"group {group.group} is paused")
         shown += _subscription(topic.topic, group)
@@ -217,6 +225,15 @@ def _beside(topic: TopicStats) -> list[str]:
             )
             shown += _order(topic.topic, group)
     return shown
+
+
+def _drain(topic: str, group: GroupStats) -> str:
+    """How busy the workers of a group are, and how long what could run takes them."""
+    busy = f"group {group.group} of topic {topic} runs {group.busy} of {group.slots} slots"
+    if group.drain_s is None:
+        return f"{busy} and finished nothing in the last minute"
+    rate = f"{group.done_per_s:.3g} messages/s of the last minute"
+    return f"{busy}; at the {rate} what could run takes {spell(max(1, round(group.drain_s)))}"
 
 
 def _kept(topic: TopicStats) -> list[str]:
@@ -275,5 +292,7 @@ def _group(group: GroupStats) -> dict[str, object]:
     limits = {name: value for name, value in limits.items() if value is not None}
     numbers = fields_of(group, "group kind ready retry inflight dead oldest_age_s paused workers")
     numbers["oldest_ages_s"] = group.oldest_ages_s
+    if group.slots:
+        numbers |= fields_of(group, "busy slots done_per_s drain_s")
     waiting = [asdict(rung) for rung in group.waiting]
     return tags | order | limits | numbers | {"waiting": waiting}

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from rqretry.admin.incidents import OtherVersion, other_version
 from rqretry.admin.results import WorkerInfo
 from rqretry.cli.options import json_command
 from rqretry.cli.output import date, note, print_list, rows_of
@@ -23,13 +24,15 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 
     busy: how many of its slots ran an attempt a few seconds ago; failed: attempts in the last
     minute; restarts: processes that were started in place of one that had ended. One that died is
-    listed for 15 seconds at most; one whose event loop stands still is stuck.
+    listed for 15 seconds at most; one whose event loop stands still is stuck; one of another
+    version of rqretry than most is marked.
     """
     with connected(context) as client:
         found = client.admin.workers()
+        differ = other_version(found)
         rows = [
             (w.name, w.pid, w.version, w.service, w.groups, w.topics, f"{w.busy}/{w.slots}",
-             w.failures, w.restarts, date(w.since_ms), _state(w))
+             w.failures, w.restarts, date(w.since_ms), _state(w, differ))
             for w in found
         ]  # fmt: skip
         table = (_COLUMNS, rows)
@@ -53,5 +56,7 @@ def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
     )
 
 
-def _state(worker: WorkerInfo) -> str:
-    return f"stuck for {spell(worker.blocked_s)}" if worker.blocked_s else "works"
+def _state(worker: WorkerInfo, differ: OtherVersion | None) -> str:
+    state = f"stuck for {spell(worker.blocked_s)}" if worker.blocked_s else "works"
+    other = differ is not None and worker.name in differ.workers
+    return f"{state}, others run {differ.usual}" if differ is not None and other else state

@@ -22,6 +22,7 @@ from rqretry.core.limits import (
 from rqretry.core.settings import Settings
 from rqretry.core.start import Start, check_start
 from rqretry.core.worker_name import worker_name
+from rqretry.observability import observer
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
 from rqretry.protocol.command import Operation
@@ -59,6 +60,7 @@ class ClientParts(Generic[S, P]):
     ) -> None:
         """Work on this store."""
         self.store = store
+        observer.use_server(self.settings.namespace, store.url)
         self.encoder = encoder or Encoder(self.catalog, store.clock)
         self.publisher = self._publishing(store, self.encoder)
         self.operator = AdminContext(self.catalog, self.name, chance)

@@ -1,6 +1,7 @@
 """Message bytes: one msgpack array [1, body, tag, keys, headers, message_group, born_ms].
 
-The 1 is the version. What is nil at the end is left out, so that the least message is
+The 1 is the version. A delayed message, which has no message group, has there in its place when it
+is due. What is nil at the end is left out, so that the least message is
 [1, body]. A body is a JSON-compatible value, or raw bytes as a whole; never pickle.
 
 The same rules hold in both directions, because the bytes may come from a damaged store or
@@ -40,7 +41,10 @@ _new = tuple.__new__
 
 
 class Envelope(NamedTuple):
-    """A decoded message. `born_ms` is None if the id itself holds the time."""
+    """A decoded message.
+
+    `born_ms` is None if the id itself holds the time; `due_ms` if it was published without a delay.
+    """
 
     body: Any
     tag: str | None
@@ -48,6 +52,7 @@ class Envelope(NamedTuple):
     headers: dict[str, str]
     message_group: str | None
     born_ms: int | None
+    due_ms: int | None = None
 
 
 def encode(
@@ -58,6 +63,7 @@ def encode(
     headers: Mapping[str, str] | None = None,
     message_group: str | None = None,
     born_ms: int | None = None,
+    due_ms: int | None = None,
     limit: int = MAX_BODY_BYTES,
 ) -> bytes:
     """The bytes of a message; its other fields are checked by `limits` before.
@@ -68,8 +74,9 @@ def encode(
         tag: The tag, or None.
         keys: The message keys.
         headers: The headers, or None.
-        message_group: The message group, or None.
+        message_group: The message group, or None; None with a delay.
         born_ms: The time of publishing, for ids that do not hold it.
+        due_ms: When a delayed message is due.
         limit: The largest body allowed, in bytes after encoding.
 
     Raises:
@@ -77,8 +84,9 @@ def encode(
         MessageTooLarge: The body takes more than `limit` bytes.
     """
     fields: list[Any] = [VERSION, body]
-    if tag is not None or keys or headers or message_group is not None or born_ms is not None:
-        fields += (tag, list(keys) or None, dict(headers or ()) or None, message_group, born_ms)
+    group_or_due = message_group if due_ms is None else due_ms
+    if tag is not None or keys or headers or group_or_due is not None or born_ms is not None:
+        fields += (tag, list(keys) or None, dict(headers or ()) or None, group_or_due, born_ms)
         while fields[-1] is None and len(fields) > _LEAST_FIELDS:
             fields.pop()
     data = _packed_flat(fields) if _is_flat(body) else _packed(fields, limit)
@@ -115,6 +123,15 @@ def stamp_all(messages: Iterable[bytes], born_ms: int) -> list[bytes]:
     return [b"".join((_SEVEN, data[1:], tail)) for data in messages]
 
 
+def delayed_until(data: bytes, due_ms: int) -> bytes:
+    """The bytes of a message, with the time at which it is due."""
+    found = decode(data)
+    return encode(
+        found.body, tag=found.tag, keys=found.keys, headers=found.headers, born_ms=found.born_ms,
+        due_ms=due_ms,
+    )  # fmt: skip
+
+
 def decode(data: bytes) -> Envelope:
     """Read message bytes, whoever wrote them; raises CodecError and nothing else."""
     try:
@@ -137,7 +154,7 @@ def decode(data: bytes) -> Envelope:
         _check_keys(data)
     if len(fields) == _LEAST_FIELDS:
         # Half the cost of calling Envelope, whose own __new__ is written in Python.
-        return _new(Envelope, (body, None, (), {}, None, None))
+        return _new(Envelope, (body, None, (), {}, None, None, None))
     envelope = _with_properties(fields)
     if envelope.headers:
         _check_keys(data)
@@ -268,6 +285,9 @@ def _with_properties(fields: list[Any]) -> Envelope:
         raise _unreadable(f"they have {len(fields)} fields, not {_FIELDS}")
     fields += [None] * (_FIELDS - len(fields))
     _version, body, tag, keys, headers, message_group, born_ms = fields
+    due_ms = None
+    if type(message_group) is int:
+        message_group, due_ms = None, message_group
     if not (
         type(tag) in _TEXT_OR_NONE
         and type(message_group) in _TEXT_OR_NONE
@@ -276,7 +296,7 @@ def _with_properties(fields: list[Any]) -> Envelope:
         and (born_ms is None or type(born_ms) is int)
     ):
         raise _unreadable("a tag, key, header, message group or time in them is malformed")
-    return Envelope(body, tag, tuple(keys or ()), headers or {}, message_group, born_ms)
+    return Envelope(body, tag, tuple(keys or ()), headers or {}, message_group, born_ms, due_ms)
 
 
 def _is_text_map(value: object) -> bool:

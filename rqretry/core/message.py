@@ -164,9 +164,9 @@ class Message(Generic[T]):
     """
 
     __slots__ = (
-        "_error", "_expires", "_fitted", "_lease", "_now_ms", "_published_ms", "_span", "_trace_id",
-        "attempt", "body", "cancelled", "group", "headers", "id", "keys", "max_retries",
-        "message_group", "tag", "topic",
+        "_due_ms", "_error", "_expires", "_fitted", "_lease", "_published_ms", "_span", "_started",
+        "_trace_id", "attempt", "body", "cancelled", "group", "headers", "id", "keys",
+        "max_retries", "message_group", "tag", "topic",
     )  # fmt: skip
 
     id: str
@@ -181,7 +181,7 @@ class Message(Generic[T]):
     group: str
     cancelled: bool
     _trace_id: str
-    _now_ms: int | None
+    _started: Any
     _span: Any
 
     def __init__(
@@ -199,8 +199,10 @@ class Message(Generic[T]):
         """
         self._lease = handle
         self.topic, _, self.group, _, self.id = handle
-        self.body, self.tag, self.keys, self.headers, self.message_group, born = envelope
-        self._published_ms = born
+        (
+            self.body, self.tag, self.keys, self.headers, self.message_group,
+            self._published_ms, self._due_ms,
+        ) = envelope  # fmt: skip
         self.attempt = attempt
         self.max_retries = None if max_retries == UNLIMITED else max_retries
         self._expires = expires

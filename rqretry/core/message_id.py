@@ -24,6 +24,7 @@ LENGTH = 16
 _BYTES = 12
 _NOISE_BYTES = 9
 _NOISE_EXCESS = 8 * _NOISE_BYTES - _RANDOM_BITS
+_LEFT_BITS = 48 - 42
 _TIME_LENGTH = 7
 """Characters that hold the time, 6 bits each; the other nine hold the random bits."""
 _UINT64, _TAIL_BYTES = b"\xcf", 9
@@ -83,8 +84,9 @@ def born_ms(id_: str) -> int | None:
     """When an id was made, in milliseconds since the epoch; None if its shape is another one."""
     if len(id_) != LENGTH or "." in id_ or ":" in id_:
         return None
-    packed = base64.b64decode(id_.encode().translate(_TO_STANDARD))
-    return int.from_bytes(packed, "big") >> _RANDOM_BITS
+    # Eight characters are 48 bits, of which the first 42 are the time; a quarter of decoding all.
+    packed = binascii.a2b_base64(id_[:8].encode().translate(_TO_STANDARD))
+    return int.from_bytes(packed, "big") >> _LEFT_BITS
 
 
 def born_at_end(tail: bytes) -> int | None:

@@ -26,6 +26,10 @@ class About(NamedTuple):
     retries: tuple[tuple[str, int | None, str | None], ...] = ()
     consumed: Mapping[str, frozenset[str]] = {}
     """By group, its topics."""
+    slots: Mapping[str, tuple[int, int]] = {}
+    """By group, how many of its slots ran an attempt, and how many it has."""
+    rates: Mapping[tuple[str, str], float] = {}
+    """By topic and group, how many messages a second it finished in the last minute."""
 
     def serves(self, group: str, topic: str) -> bool:
         """Whether it consumes this topic for the group, or the dead letters of another group."""
@@ -45,6 +49,8 @@ def groups_of(about: str) -> About:
         every = frozenset(found[1])
         some = {str(g): frozenset(names) for g, names in fields.get("consumed", {}).items()}
         consumed = some or dict.fromkeys(found[0], every)
-        return About(*found, scripts, tags, fields, retries, consumed)
+        slots = {str(g): (int(busy), int(all_)) for g, (busy, all_) in fields.get("of", {}).items()}
+        rates = {(str(t), str(g)): float(rate) for t, g, rate in fields.get("rates", ())}
+        return About(*found, scripts, tags, fields, retries, consumed, slots, rates)
     except (ValueError, TypeError, KeyError, AttributeError):
         return About()

@@ -7,12 +7,16 @@ that at once; if it is cut off, the next process that claims what is due complet
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.core.errors import TransactionDecided, TransactionNotFound, show
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError, TransactionDecided, TransactionNotFound, show
 from rqretry.maintenance.due import Delivered, Maintenance
+from rqretry.observability import observer
+from rqretry.observability.observer import Published
 from rqretry.protocol import transaction
-from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.transaction import COMMITTED, OPEN, PARKED, ROLLED_BACK, Decided, Record
 
 FINISH_LEASE_MS = 15_000
@@ -31,6 +35,7 @@ def resolve(
     worker: str,
     claim: int | None = None,
     reason: str = "",
+    published: Sequence[Published] | None = None,
 ) -> Operation[bool]:
     """Decide a transaction, and carry that out.
 
@@ -42,6 +47,7 @@ def resolve(
         worker: Who decides.
         claim: The number of the claim, where a checker decides; its turn may be over.
         reason: Why, for the record.
+        published: Its messages, for traces; None: they are looked up.
 
     Returns:
         Whether this call decided it: False if it was decided so before, or the turn is over.
@@ -50,7 +56,7 @@ def resolve(
         TransactionDecided: It was decided the other way before.
         TransactionNotFound: It is not known, or was finished more than ten minutes ago.
     """
-    answer: Decided = yield transaction.decide(
+    decide = transaction.decide(
         catalog.keys,
         id_,
         group,
@@ -60,6 +66,33 @@ def resolve(
         claim=claim,
         reason=reason,
     )
+    if observer.installed is None:
+        return (yield from _resolve(catalog, id_, decision, decide, worker))
+    if published is None:
+        published = yield from _published(catalog, id_)
+    with observer.deciding(catalog.namespace, id_, decision, published) as watched:
+        decided = yield from _resolve(catalog, id_, decision, decide, worker)
+        watched.done(decided=decided)
+        return decided
+
+
+def _published(catalog: Catalog, id_: str) -> Operation[list[Published]]:
+    """Its messages, as far as they can be read; for traces."""
+    record: Record | None = yield transaction.read(catalog.keys, id_)
+    if record is None or record.state not in (OPEN, PARKED):
+        return []
+    halves = yield from halves_of(catalog, record, _FINISHED_AT_ONCE)
+    found = []
+    for topic, _, data in halves:
+        with suppress(CodecError):
+            found.append((topic, decode(data).headers.get("traceparent", "")))
+    return found
+
+
+def _resolve(
+    catalog: Catalog, id_: str, decision: str, decide: Command[Decided], worker: str
+) -> Operation[bool]:
+    answer: Decided = yield decide
     if answer.status == "CONFLICT":
         raise _decided(id_, decision, answer)
     if answer.status == "GONE":

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from rqretry.core.failure_record import kind_in
+from rqretry.core.failure_record import kind_in, read_attempt_record
 from rqretry.core.message import Message
+from rqretry.core.waits import DueTimes, Waits
 from rqretry.observability.observer import (
     DEAD_LETTER,
     FAILURE,
@@ -20,9 +21,11 @@ from rqretry.observability.observer import (
     BatchAttempt,
     BatchCall,
     Call,
+    Decision,
     Leased,
     Observer,
     Publication,
+    Published,
     Redrive,
     Settling,
     Unseen,
@@ -31,6 +34,7 @@ from rqretry.observability.observer import (
 
 MOST_REASONS, OTHER_REASONS = 20, "other"
 """So many reasons of failed attempts are told apart in a group; all others are one."""
+WAIT_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 21600.0)
 BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0)
 
 
@@ -45,6 +49,8 @@ class Figures:
             all of them, and their sum.
         spans: By ("exported", "refused" or "dropped",), of a process that traces.
         failed: Failed attempts by (topic, group, reason): the exception's type, or the cause.
+        queued: As `seconds`, how long messages waited to be leased since they were due.
+        buffered: As `seconds`, how long they waited for a free slot since they were leased.
     """
 
     attempts: dict[tuple[str, ...], float] = field(default_factory=dict)
@@ -52,6 +58,8 @@ class Figures:
     seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
     spans: dict[tuple[str, ...], float] = field(default_factory=dict)
     failed: dict[tuple[str, ...], float] = field(default_factory=dict)
+    queued: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
+    buffered: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
 
     def add(self, other: "Figures") -> None:
         """Add another process's."""
@@ -59,9 +67,11 @@ class Figures:
             counts = getattr(self, name)
             for label, count in getattr(other, name).items():
                 counts[label] = counts.get(label, 0) + count
-        for label, buckets in other.seconds.items():
-            old = self.seconds.get(label, [0.0] * len(buckets))
-            self.seconds[label] = [a + b for a, b in zip(old, buckets, strict=True)]
+        for name in ("seconds", "queued", "buffered"):
+            histogram = getattr(self, name)
+            for label, buckets in getattr(other, name).items():
+                old = histogram.get(label, [0.0] * len(buckets))
+                histogram[label] = [a + b for a, b in zip(old, buckets, strict=True)]
         for (topic, group, reason), count in other.failed.items():
             self.count_failed(topic, group, reason, count)
 
@@ -78,6 +88,7 @@ class Figures:
         """For JSON."""
         families: tuple[Mapping[tuple[str, ...], Any], ...] = (
             self.attempts, self.published, self.seconds, self.spans, self.failed,
+            self.queued, self.buffered,
         )  # fmt: skip
         return [[[list(label), value] for label, value in family.items()] for family in families]
 
@@ -94,6 +105,7 @@ class Tally:
         self._inner = inner
         self._figures = Figures()
         self._lock = threading.Lock()
+        self.due = DueTimes()
 
     def snapshot(self) -> list[list[list[Any]]]:
         """The figures of now, for JSON."""
@@ -155,6 +167,14 @@ class Tally:
             return self._inner.settling(namespace, verb, items, client)
         return Unseen()
 
+    def deciding(
+        self, namespace: str, transaction: str, decision: str, published: Sequence[Published]
+    ) -> Decision:
+        """A transaction is being decided; the server counts."""
+        if self._inner is not None:
+            return self._inner.deciding(namespace, transaction, decision, published)
+        return _Decision()
+
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages died because their leases ran out; the server counts them."""
         if self._inner is not None:
@@ -192,17 +212,32 @@ class Tally:
         with self._lock:
             self._figures.count_failed(*topic_and_group, kind_in(record))
 
-    def attempted(self, topic_and_group: tuple[str, str], outcome: str, seconds: float) -> None:
-        """An attempt ended."""
+    def attempted(
+        self, topic_and_group: tuple[str, str], outcome: str, seconds: float, waits: Waits | None
+    ) -> None:
+        """An attempt ended; `waits`: of its message before, None where that is not known."""
         label = (*topic_and_group, outcome)
         with self._lock:
             figures = self._figures
             figures.attempts[label] = figures.attempts.get(label, 0) + 1
-            buckets = figures.seconds.get(topic_and_group)
-            if buckets is None:
-                buckets = figures.seconds[topic_and_group] = [0.0] * (len(BUCKETS_S) + 2)
-            buckets[bisect_left(BUCKETS_S, seconds)] += 1
-            buckets[-1] += seconds
+            _record(figures.seconds, topic_and_group, BUCKETS_S, seconds)
+            if waits is not None:
+                waited, buffered = waits.queue_ms / 1000, waits.buffer_ms / 1000
+                _record(figures.queued, topic_and_group, WAIT_BUCKETS_S, waited)
+                _record(figures.buffered, topic_and_group, WAIT_BUCKETS_S, buffered)
+
+
+def _record(
+    histogram: dict[tuple[str, ...], list[float]],
+    label: tuple[str, ...],
+    bounds: Sequence[float],
+    seconds: float,
+) -> None:
+    buckets = histogram.get(label)
+    if buckets is None:
+        buckets = histogram[label] = [0.0] * (len(bounds) + 2)
+    buckets[bisect_left(bounds, seconds)] += 1
+    buckets[-1] += seconds
 
 
 class _Publication:
@@ -213,6 +248,7 @@ class _Publication:
         self._topic = topic
         self._inner = inner
         self.items = items if inner is None else inner.items
+        self.traces = [""] * len(items) if inner is None else inner.traces
 
     def done(self, answers: Sequence[Any]) -> None:
         if self._inner is not None:
@@ -228,7 +264,9 @@ class _Publication:
 class _Watched:
     def __init__(self, tally: Tally, message: Message[Any], inner: Watched | None) -> None:
         self._tally = tally
+        self._message = message
         self._labels = (message.topic, message.group)
+        self._waits = tally.due.waits(message, read_attempt_record(message._error))  # noqa: SLF001 - also a redrive
         self._inner = inner
         self._over = False
         self._began = time.perf_counter()
@@ -248,7 +286,9 @@ class _Watched:
             self._over = True
             now = time.perf_counter() - self._began
             seconds = now if self._seconds is None else self._seconds
-            self._tally.attempted(self._labels, outcome, seconds)
+            self._tally.attempted(self._labels, outcome, seconds, self._waits)
+            if due_ms is not None:
+                self._tally.due.note(self._message, due_ms)
             if outcome in (FAILURE, DEAD_LETTER):
                 self._tally.failed(self._labels, record)
 
@@ -292,6 +332,14 @@ class _BatchAttempt:
                     watched.ended()
 
         return timed
+
+
+class _Decision:
+    def done(self, *, decided: bool) -> None:
+        """The server counts."""
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing."""
 
 
 class _Redrive:

@@ -7,9 +7,10 @@ from any thread.
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rqretry.core.message import Message, ReceiptHandle
+from rqretry.core.redis_url import RedisUrl
 
 Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
 BatchCall = Callable[[], Coroutine[Any, Any, Any]]
@@ -24,8 +25,17 @@ ACK, NACK, CHANGE, RELEASE = "ack", "nack", "change_invisible_duration", "releas
 """What a simple consumer settles with; NACK is a change to 0: visible at once."""
 
 
+Published = tuple[str, str]
+"""A message of a transaction: its topic, and the W3C traceparent of its publish, "" for none."""
 Leased = tuple[ReceiptHandle, Message[Any] | None]
 """One lease of a simple consumer; the message where it was given, and not only its handle."""
+
+
+class Server(NamedTuple):
+    """Where Redis is: a host and its port, or the path of a socket and 0."""
+
+    address: str
+    port: int
 
 
 class Publication(Protocol):
@@ -33,6 +43,10 @@ class Publication(Protocol):
 
     items: list[Any]
     """What to publish instead: the same messages, with the trace's context in their headers."""
+
+    @property
+    def traces(self) -> Sequence[str]:
+        """Of each, its W3C traceparent; "" for none."""
 
     def done(self, answers: Sequence[Any]) -> None:
         """It ended, with an id or an error for each message."""
@@ -99,6 +113,16 @@ class Settling(Protocol):
         """It raised."""
 
 
+class Decision(Protocol):
+    """A transaction is being committed or rolled back."""
+
+    def done(self, *, decided: bool) -> None:
+        """It is; `decided`: by this call, and not before."""
+
+    def failed(self, error: BaseException) -> None:
+        """It raised."""
+
+
 class Unseen:
     """A Settling that is not observed."""
 
@@ -130,6 +154,11 @@ class Observer(Protocol):
 
     def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
         """A simple consumer settles; `verb` is ACK, NACK, CHANGE or RELEASE."""
+
+    def deciding(
+        self, namespace: str, transaction: str, decision: str, published: Sequence[Published]
+    ) -> Decision:
+        """A transaction is being decided: "committed" or "rolled_back"."""
 
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages (DeadLetterRecord, without bodies) died because their leases ran out."""
@@ -164,6 +193,24 @@ class Observer(Protocol):
 
 
 installed: Observer | None = None
+_servers: dict[str, Server | None] = {}
+servers_known = 0
+"""How often something was learnt about servers."""
+
+
+def use_server(namespace: str, url: RedisUrl) -> None:
+    """A client or a worker of this process uses the namespace there."""
+    global servers_known  # noqa: PLW0603 - as above
+    server = Server(url.path or url.host, url.port)
+    now = server if _servers.get(namespace, server) == server else None
+    if now is None or namespace not in _servers:
+        _servers[namespace] = now
+        servers_known += 1
+
+
+def server_of(namespace: str) -> Server | None:
+    """Where a namespace is, as the process's URL names it; None where two servers have it."""
+    return _servers.get(namespace)
 
 
 def install(observer: Observer | None) -> None:
@@ -196,6 +243,17 @@ def publication(
 
 
 @contextmanager
+def deciding(
+    namespace: str, transaction: str, decision: str, published: Sequence[Published]
+) -> Iterator[Decision]:
+    """Observe how a transaction is decided; only where an observer is installed."""
+    assert installed is not None
+    watched = installed.deciding(namespace, transaction, decision, published)
+    with _failing(watched):
+        yield watched
+
+
+@contextmanager
 def settling(namespace: str, verb: str, items: Sequence[Leased], client: str) -> Iterator[Settling]:
     """Observe what a simple consumer settles; only where an observer is installed."""
     assert installed is not None
@@ -205,7 +263,7 @@ def settling(namespace: str, verb: str, items: Sequence[Leased], client: str) ->
 
 
 @contextmanager
-def _failing(watched: Publication | Settling) -> Iterator[None]:
+def _failing(watched: Publication | Settling | Decision) -> Iterator[None]:
     try:
         yield
     except BaseException as error:

@@ -14,7 +14,7 @@ from rqretry.observability.observer import DEAD_LETTER, SUCCESS, BatchCall
 from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import failure_attributes, trace_death
 from rqretry.otel.meters import Telemetry
-from rqretry.otel.span_links import origin
+from rqretry.otel.span_links import origin, previous_end
 
 
 class TracedBatch:
@@ -56,10 +56,20 @@ class TracedBatch:
             semconv.WORKER: self.worker,
             "messaging.batch.message_count": len(messages),
             semconv.ATTEMPT: max(message.attempt for message in messages),
+            **self._longest_wait(messages),
         }
         if not self._topic:
             del attributes["messaging.destination.name"]
         return attributes
+
+    def _longest_wait(self, messages: Sequence[Message[Any]]) -> dict[str, int]:
+        """The waits of the message that is latest, of those of which that is known."""
+        found = [
+            self.telemetry.due.waits(message, read_attempt_record(message._error))  # noqa: SLF001 - also a redrive
+            for message in messages
+        ]
+        known = [waits for waits in found if waits is not None]
+        return semconv.waited(max(known, key=lambda w: w.lateness_ms)) if known else {}
 
     def around(self, call: BatchCall) -> BatchCall:
         """The handler's call with the span as its current one."""
@@ -81,14 +91,15 @@ class TracedBatch:
 
         return traced
 
-    def settled(self, message: Message[Any], outcome: str) -> None:
-        """The outcome of one message; with the last one the span ends."""
+    def settled(self, message: Message[Any], outcome: str, error: str) -> None:
+        """The outcome of one message, and what it failed with; with the last one the span ends."""
         self._open -= 1
         if outcome != SUCCESS:
             self._failed.append(outcome)
         seconds = self._seconds or time.perf_counter() - self._began
         last = seconds if self._open == 0 else None
-        self.telemetry.meters.attempted(message.topic, message.group, outcome, last)
+        meters = self.telemetry.meters
+        meters.attempted(message.topic, message.group, outcome, last, error)
         if self._open == 0:
             self.span.set_attribute(semconv.OUTCOME, (*self._failed, SUCCESS)[0])
             if self._failed:
@@ -123,7 +134,8 @@ class TracedMessage:
         failure = read_attempt_record(f"{message.attempt} 0 {record}") if record else None
         if outcome != SUCCESS:
             batch.span.add_event(f"rqretry.{outcome}", self._event(failure, level, due_ms))
-        batch.settled(message, outcome)
+        error = "" if failure is None else batch.error or failure.type or failure.cause
+        batch.settled(message, outcome, error)
         if outcome == DEAD_LETTER:
             trace_death(batch, message, failure)
 
@@ -136,6 +148,7 @@ class TracedMessage:
             event[semconv.LEVEL] = level
         if due_ms is not None:
             event |= semconv.when(due_ms)
+            self._batch.telemetry.due.note(self._message, due_ms)
         if failure is not None:
             event |= failure_attributes(failure)
         return event
@@ -148,7 +161,7 @@ def _links(messages: Sequence[Message[Any]]) -> list[Link]:
         before = read_attempt_record(message._error)  # noqa: SLF001 - also before a redrive
         _, linked = origin(message, before, one_trace=False)
         named = linked or [("publish", semconv.published_context(message.headers)[1])]
-        about = {"messaging.message.id": message.id}
+        about = {"messaging.message.id": message.id, **previous_end(before)}
         found += [
             Link(link.context, {**(link.attributes or {}), **about})
             for link in semconv.links(*named)

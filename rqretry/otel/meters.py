@@ -4,23 +4,24 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Meter, NoOpMeter
 from opentelemetry.trace import Tracer
 
 from rqretry.core.message import Message
+from rqretry.core.waits import DueTimes
 from rqretry.otel import semconv
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""As the conventions advise; handlers may take longer."""
-_PROCESS_S = (*_BUCKETS_S, 60, 300, 900)
+"""As the conventions advise."""
 _MOST_ERRORS, _OTHER_ERRORS = 100, "_OTHER"
-_MOST_DUE = 10_000
 
 
 class Meters:
     """What is counted and timed; topics and groups are as many as are declared, and no more."""
 
     def __init__(self, meter: Meter) -> None:
+        self._none = isinstance(meter, NoOpMeter)
+        """Nothing is measured: then labels need not be made either."""
         buckets: dict[str, Any] = {"explicit_bucket_boundaries_advisory": _BUCKETS_S}
         self._errors: set[str] = set()
         self._sent = meter.create_counter(
@@ -39,7 +40,7 @@ class Meters:
             "messaging.process.duration",
             "s",
             "How long attempts took.",
-            explicit_bucket_boundaries_advisory=_PROCESS_S,
+            **buckets,
         )
 
     def published(
@@ -50,11 +51,14 @@ class Meters:
         self._sent.add(count, labels)
         self._sending.record(seconds, labels)
 
-    def received(self, messages: Sequence[Message[Any]]) -> None:
-        """A simple consumer got messages."""
+    def received(self, messages: Sequence[Message[Any]], seconds: float) -> None:
+        """A simple consumer got messages, by one call."""
         for message in messages:
             labels = _labels("receive", message.topic)
             self._consumed.add(1, labels | {"messaging.consumer.group.name": message.group})
+        for topic, group in {(message.topic, message.group) for message in messages}:
+            labels = _labels("receive", topic) | {"messaging.consumer.group.name": group}
+            self._sending.record(seconds, labels)
 
     def operated(self, topic: str, verb: str, seconds: float, error: BaseException | None) -> None:
         """A simple consumer settled; `verb` is one of observer.ACK, NACK, CHANGE, RELEASE."""
@@ -68,6 +72,8 @@ class Meters:
         `seconds` is None where another message of its batch has them; `error` is the type of what
         it failed with, of which the first hundred are told apart.
         """
+        if self._none:
+            return
         labels = _attempt(topic, group, outcome)
         self._consumed.add(1, labels)
         if error:
@@ -76,23 +82,6 @@ class Meters:
             labels = labels | {"error.type": error if error in self._errors else _OTHER_ERRORS}
         if seconds is not None:
             self._processing.record(seconds, labels)
-
-
-class DueTimes:
-    """When messages are due that failed in this process; others it does not know."""
-
-    def __init__(self) -> None:
-        self._due: dict[tuple[str, str], int] = {}
-
-    def note(self, message: Message[Any], due_ms: int) -> None:
-        """It waits until then, server time."""
-        if len(self._due) >= _MOST_DUE:
-            self._due.clear()
-        self._due[message.group, message.id] = due_ms
-
-    def take(self, message: Message[Any]) -> int | None:
-        """When it was due; None where that is not known."""
-        return self._due.pop((message.group, message.id), None)
 
 
 class Telemetry(NamedTuple):
@@ -109,6 +98,11 @@ class Telemetry(NamedTuple):
     meters: Meters
     one_trace: bool
     due: DueTimes
+
+    @property
+    def quick(self) -> bool:
+        """Whether spans find out what they can when they are exported."""
+        return getattr(self.tracer, "quick", False)
 
 
 @lru_cache(1024)

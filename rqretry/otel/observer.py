@@ -1,5 +1,6 @@
 """The observer that turns the events of a process into spans and metrics."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,15 +11,17 @@ from opentelemetry.propagate import extract, inject
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from rqretry.core.message import Message
-from rqretry.observability.observer import Leased
+from rqretry.core.waits import DueTimes
+from rqretry.observability.observer import Leased, Published
 from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import TracedAttempt
 from rqretry.otel.batch_spans import TracedBatch
 from rqretry.otel.dead_letter_spans import trace_dead_letter
-from rqretry.otel.meters import DueTimes, Meters, Telemetry
+from rqretry.otel.meters import Meters, Telemetry
 from rqretry.otel.publish_spans import TracedPublication
 from rqretry.otel.receive_spans import TracedSettling, trace_received
 from rqretry.otel.redrive_spans import TracedRedrive
+from rqretry.otel.transaction_spans import TracedDecision
 from rqretry.version import __version__
 
 
@@ -76,13 +79,20 @@ class OtelObserver:
     ) -> None:
         """A simple consumer got messages."""
         trace_received(self._telemetry, namespace, messages, client, asked_ns)
-        self._telemetry.meters.received(messages)
+        seconds = (time.time_ns() - asked_ns) / 1e9
+        self._telemetry.meters.received(messages, seconds)
 
     def settling(
         self, namespace: str, verb: str, items: Sequence[Leased], client: str
     ) -> TracedSettling:
         """A simple consumer settles."""
         return TracedSettling(self._telemetry, namespace, verb, items, client)
+
+    def deciding(
+        self, namespace: str, transaction: str, decision: str, published: Sequence[Published]
+    ) -> TracedDecision:
+        """A transaction is being decided."""
+        return TracedDecision(self._telemetry, namespace, transaction, decision, published)
 
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages died because their leases expired."""

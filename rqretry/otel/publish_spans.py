@@ -2,14 +2,18 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Span, SpanContext, SpanKind, get_current_span
 
-from rqretry.core.limits import MAX_HEADERS, MAX_HEADERS_BYTES
+from rqretry.core.durations import epoch_ms, milliseconds
+from rqretry.core.errors import RqretryError
+from rqretry.core.limits import MAX_DELAY_S, MAX_HEADERS, MAX_HEADERS_BYTES
 from rqretry.core.message import OutgoingMessage
+from rqretry.observability import observer
 from rqretry.otel import semconv
 from rqretry.otel.meters import Telemetry
 
@@ -35,10 +39,14 @@ class TracedPublication:
     ) -> None:
         self._telemetry = telemetry
         self._topic = topic
-        extra = {"rqretry.transaction": transaction} if transaction else {}
-        self._publish = semconv.operation(namespace, topic, "publish", "send") | extra
-        create = semconv.operation(namespace, topic, "create", "create") | extra
-        self._each = create if batch else self._publish
+        done = ("create", "create") if batch else ("publish", "send")
+        self._each: Mapping[str, Any] = semconv.shared_operation(
+            namespace, topic, *done, observer.servers_known
+        )
+        self._publish = semconv.operation(namespace, topic, "publish", "send")
+        if transaction:
+            self._publish["rqretry.transaction"] = transaction
+            self._each = dict(self._each) | {"rqretry.transaction": transaction}
         self._name = f"{'create' if batch else 'publish'} {topic}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
@@ -46,6 +54,11 @@ class TracedPublication:
         self.items = [self._traced(item) for item in items]
         if batch:
             self._whole = self._begin_whole()
+
+    @property
+    def traces(self) -> list[str]:
+        """Of each message, the W3C traceparent of its span."""
+        return [semconv.traceparent_of(span.get_span_context()) for span in self._spans]
 
     def done(self, answers: Sequence[Any]) -> None:
         """Each span gets its message's id, or its error."""
@@ -76,19 +89,20 @@ class TracedPublication:
 
     def _traced(self, item: Any) -> Any:
         """The same message with its span's context in its headers."""
-        given = item.headers if isinstance(item, OutgoingMessage) else None
+        given_more = isinstance(item, OutgoingMessage)
+        given = item.headers if given_more else None
         span = self._telemetry.tracer.start_span(
             self._name,
             context=_parent(given),
             kind=SpanKind.PRODUCER,
-            attributes=self._each,
+            attributes=_about(self._each, item) if given_more else self._each,
         )
         self._spans.append(span)
         if not _has_room(given):
             return item
         headers = dict(given or {})
         semconv.carry(span, headers)
-        if isinstance(item, OutgoingMessage):
+        if given_more:
             return replace(item, headers=headers)
         return OutgoingMessage(body=item, headers=headers)
 
@@ -102,6 +116,27 @@ class TracedPublication:
             attributes=self._publish | {"messaging.batch.message_count": len(self._spans)},
             links=semconv.links(*contexts),
         )
+
+
+def _about(each: Mapping[str, Any], item: OutgoingMessage) -> dict[str, Any]:
+    """What a message has beside its body; what cannot be published is left to publish to refuse."""
+    found = dict(each)
+    if isinstance(item.tag, str):
+        found["rqretry.tag"] = item.tag
+    if isinstance(item.message_group, str):
+        found["rqretry.message_group"] = item.message_group
+    if item.keys:
+        found["rqretry.keys"] = (
+            item.keys if isinstance(item.keys, str) else " ".join(map(str, item.keys))
+        )
+    with suppress(RqretryError):
+        if item.delay is not None:
+            found["rqretry.delay_ms"] = milliseconds(item.delay, name="delay", maximum=MAX_DELAY_S)
+        elif item.deliver_at is not None:
+            found[semconv.DUE_MS] = epoch_ms("deliver_at", item.deliver_at)
+        elif type(item.delay_level) is int:
+            found[semconv.LEVEL] = item.delay_level
+    return found
 
 
 def _parent(headers: Any) -> Context:

@@ -20,12 +20,13 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from rqretry.core.failure_record import read_attempt_record
+from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import STALE, SUCCESS, Leased
 from rqretry.otel import semconv
 from rqretry.otel.meters import Telemetry
-from rqretry.otel.span_links import Named, origin
+from rqretry.otel.semconv import Named
+from rqretry.otel.span_links import origin, previous_end
 
 RECEIVED = "received"
 
@@ -39,13 +40,15 @@ def trace_received(
 ) -> None:
     """A span for each message that a receive answered; the message remembers its span."""
     for message in messages:
-        parent, linked = _parent_and_links(message, one_trace=telemetry.one_trace)
+        before = read_attempt_record(message._error)  # noqa: SLF001 - also a redrive
+        parent, linked = _parent_and_links(message, before, one_trace=telemetry.one_trace)
         span = telemetry.tracer.start_span(
             f"receive {message.topic}",
             context=parent,
             kind=SpanKind.CLIENT,
             attributes=semconv.delivery(namespace, message, client, "receive", "receive")
             | {semconv.OUTCOME: RECEIVED}
+            | previous_end(before)
             | ({"messaging.batch.message_count": len(messages)} if len(messages) > 1 else {}),
             links=semconv.links(*linked),
             start_time=asked_ns,
@@ -57,9 +60,10 @@ def trace_received(
         span.end()
 
 
-def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
+def _parent_and_links(
+    message: Message[Any], before: AttemptError | None, *, one_trace: bool
+) -> tuple[Context, list[Named]]:
     """A child of the current span, linked to the publish; without one as any attempt is."""
-    before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
     current = get_current()
     if not get_current_span(current).get_span_context().is_valid:
         return origin(message, before, one_trace=one_trace)

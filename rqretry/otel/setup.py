@@ -5,17 +5,30 @@ A program that sets up OpenTelemetry on its own calls `rqretry.otel.instrument()
 
 import logging
 import os
+import platform
 import socket
+import sys
 import threading
+import uuid
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import HOST_NAME, PROCESS_PID, SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import (
+    HOST_NAME,
+    PROCESS_EXECUTABLE_NAME,
+    PROCESS_PID,
+    PROCESS_RUNTIME_NAME,
+    PROCESS_RUNTIME_VERSION,
+    SERVICE_INSTANCE_ID,
+    SERVICE_NAME,
+    Resource,
+)
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
@@ -136,11 +149,24 @@ def _queue_size() -> int:
 
 
 def _names(settings: TraceSettings) -> dict[str, Any]:
-    named = variable("OTEL_SERVICE_NAME") or SERVICE_NAME in (
-        variable("OTEL_RESOURCE_ATTRIBUTES") or ""
-    )
-    where = {HOST_NAME: socket.gethostname(), PROCESS_PID: os.getpid()}
-    return where if named else where | {SERVICE_NAME: settings.service}
+    """What the resource says beside telemetry.sdk.* and OTEL_RESOURCE_ATTRIBUTES.
+
+    Not the process's arguments, as process.command_line would: a URL in them may hold a password.
+    """
+    pairs = (variable("OTEL_RESOURCE_ATTRIBUTES") or "").split(",")
+    given = {pair.partition("=")[0].strip() for pair in pairs}
+    if variable("OTEL_SERVICE_NAME"):
+        given.add(SERVICE_NAME)
+    names = {
+        SERVICE_NAME: settings.service,
+        HOST_NAME: socket.gethostname(),
+        SERVICE_INSTANCE_ID: str(uuid.uuid4()),
+        PROCESS_PID: os.getpid(),
+        PROCESS_EXECUTABLE_NAME: Path(sys.executable).name,
+        PROCESS_RUNTIME_NAME: sys.implementation.name,
+        PROCESS_RUNTIME_VERSION: platform.python_version(),
+    }
+    return {name: value for name, value in names.items() if name not in given}
 
 
 def _sampler() -> Sampler:

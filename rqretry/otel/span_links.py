@@ -3,22 +3,19 @@
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext
 
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.message import Message
 from rqretry.otel import semconv
-
-Named = list[tuple[str, SpanContext | None]]
-"""What a span is linked to, each with the name of the relation."""
+from rqretry.otel.semconv import Named
 
 Delivered = Message[Any] | DeadLetterRecord
 
 
 def origin(
     message: Delivered, before: AttemptError | None, *, one_trace: bool
-) -> tuple[Context, Named]:
+) -> tuple[Context, list[Named]]:
     """The parent of an attempt, and what it is linked to.
 
     Args:
@@ -31,6 +28,30 @@ def origin(
         return published, []
     previous = semconv.read(before.trace) if before is not None and before.trace else None
     name = "redrive" if before is not None and before.attempt == 0 else "previous_attempt"
+    last: Named = name, previous, {} if before is None else how_it_ended(before)
     if one_trace:
-        return published, [(name, previous)]
-    return Context(), [("publish", publish), (name, previous)]
+        return published, [last]
+    return Context(), [("publish", publish), last]
+
+
+def how_it_ended(before: AttemptError) -> dict[str, Any]:
+    """How an attempt ended, for a link to it; of a redrive nothing."""
+    if before.attempt == 0:
+        return {}
+    found = {
+        semconv.ATTEMPT: before.attempt,
+        "rqretry.cause": before.cause,
+        "rqretry.reason": before.message,
+        "error.type": before.type or before.cause,
+        semconv.WORKER: before.worker,
+    }
+    return {name: value for name, value in found.items() if value != ""}
+
+
+def previous_end(before: AttemptError | None) -> dict[str, Any]:
+    """The same for the span itself, where no span is left to link to: the process was killed."""
+    if before is None or before.trace:
+        return {}
+    ended = how_it_ended(before)
+    return {name.replace("rqretry.", "rqretry.previous."): ended[name] for name in ended
+            if name != "error.type"}  # fmt: skip

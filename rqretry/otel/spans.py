@@ -42,7 +42,7 @@ from opentelemetry.util.types import Attributes
 
 from rqretry.core.settings import variable
 from rqretry.otel.sampler import FailuresKept
-from rqretry.otel.semconv import SpanAttributes
+from rqretry.otel.semconv import SpanAttributes, context_of
 
 _MOST_ATTRIBUTES = 64
 """Of a span that is not completed; the SDK's own limit is 128."""
@@ -152,6 +152,7 @@ class QuickSpan(SdkSpan):
             if self.complete:
                 return
             tracer = self.maker.inner
+            self.own_attributes.complete()
             super().__init__(
                 name=self.label,
                 context=self.own_context,
@@ -195,6 +196,8 @@ class OwnProcessors(SynchronousMultiSpanProcessor):
 class QuickTracer(Tracer):
     """A tracer that starts quick spans where the result is the same, and else asks the SDK's."""
 
+    quick = True
+
     def __init__(self, inner: SdkTracer, provider: "QuickProvider") -> None:
         self.inner = inner
         self.limits = provider.limits
@@ -226,18 +229,18 @@ class QuickTracer(Tracer):
         root = not parent.is_valid
         sampled = root or (parent.trace_flags & TraceFlags.SAMPLED and not parent.trace_state)
         if links or not sampled or not self._processors.alone:
+            if type(attributes) is SpanAttributes:
+                attributes.complete()
             return self.inner.start_span(
                 name, context, kind, attributes, links, start_time,
                 record_exception, set_status_on_exception,
             )  # fmt: skip
-        flags = self._root_flags
-        if not root:
-            flags = TraceFlags(flags & parent.trace_flags)
+        flags = self._root_flags if root else self._root_flags & parent.trace_flags
         trace_id = _random_id(128) if root else parent.trace_id
         return QuickSpan(
             self,
             name,
-            SpanContext(trace_id, _random_id(64), False, flags),  # noqa: FBT003 - not remote
+            context_of(trace_id, _random_id(64), flags, is_remote=False),
             None if root else parent,
             kind,
             attributes if type(attributes) is SpanAttributes else SpanAttributes(attributes or {}),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.durability import check_durability
 from rqretry.core.durations import epoch_ms, milliseconds, spell
-from rqretry.core.envelope import digest, encode, encode_all
+from rqretry.core.envelope import delayed_until, digest, encode, encode_all
 from rqretry.core.errors import (
     AmbiguousResult,
     NotConfirmed,
@@ -105,7 +105,7 @@ class Encoder:
                 return SamePartition(messages)
         else:
             for at, level in asked.items():
-                messages[at] = messages[at]._replace(delay_ms=levels.delay_ms(level))
+                messages[at] = _at_level(messages[at], levels.delay_ms(level), now_ms)
         with collector_paused():
             return [(partition_for(message, record.partitions), message) for message in messages]
 
@@ -167,16 +167,34 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     headers = check_headers(item.headers) if item.headers else None
     group = None if item.message_group is None else _message_group(item, delay_ms, level)
     fields: dict[str, Any] = {"tag": tag, "keys": keys, "message_group": group}
-    data, note = encode(body, headers=headers, **fields), noted(tag, keys, headers, group)
+    due_ms = _due(delay_ms, now_ms)
+    data, note = (
+        encode(body, headers=headers, due_ms=due_ms, **fields),
+        noted(tag, keys, headers, group),
+    )
     if item.id is None:
         return Prepared(made_id, data, "", delay_ms, note, durability), level
-    # The digest leaves the born time out: the same message published later is the same message.
+    # The digest leaves the times out: the same message published later is the same message.
     # So are two that differ in nothing but the trace they were published in.
     untraced = without_trace(headers)
-    same = digest(data if untraced == headers else encode(body, headers=untraced, **fields))
+    alike = untraced == headers and due_ms is None
+    same = digest(data if alike else encode(body, headers=untraced, **fields))
     if now_ms:
-        data = encode(body, headers=headers, born_ms=now_ms, **fields)
+        data = encode(body, headers=headers, born_ms=now_ms, due_ms=due_ms, **fields)
     return Prepared(check_message_id(item.id), data, same, delay_ms, note, durability), level
+
+
+def _at_level(message: Prepared, delay_ms: int, now_ms: int) -> Prepared:
+    """A message that asked for a delay level, with its delay."""
+    data = delayed_until(message.data, now_ms + delay_ms) if now_ms else message.data
+    return message._replace(delay_ms=delay_ms, data=data)
+
+
+def _due(delay_ms: int | str, now_ms: int) -> int | None:
+    """When a message is due, server time; None at once, or where that time is not known."""
+    if isinstance(delay_ms, str):
+        return int(delay_ms[1:]) if delay_ms else None
+    return now_ms + delay_ms if now_ms else None
 
 
 def partition_for(message: Prepared, partitions: int) -> int:

@@ -376,7 +376,7 @@ def _same(repeated: Prepared, first: Prepared) -> bool:
 def _content_digest(data: bytes) -> str:
     """The digest of an encoded message that was given no id, as if it had been."""
     try:
-        body, tag, keys, headers, group, _ = decode(data)
+        body, tag, keys, headers, group, *_ = decode(data)
     except CodecError:  # then it is what it is
         return digest(data)
     untraced = without_trace(headers)

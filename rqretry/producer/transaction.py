@@ -41,6 +41,7 @@ from rqretry.protocol.transaction import (
 )
 
 _ROUNDS = 50
+_MOST_TRACED = 128
 
 
 class TransactionOperations:
@@ -58,6 +59,8 @@ class TransactionOperations:
         self.decision = ""
         self._number = 0
         self._partitions: set[tuple[str, int]] = set()
+        self._published: list[observer.Published] = []
+        """For traces; the first ones."""
         self._doubtful: tuple[str, int] | None = None
         """A partition of which nobody knows whether it was enlisted."""
 
@@ -146,8 +149,9 @@ class TransactionOperations:
                 yield from self._enlist(self._doubtful)
         if self._partitions or self._doubtful:
             yield from resolve(
-                self.catalog, self.id, self.terms.group, decision, worker=self.worker
-            )
+                self.catalog, self.id, self.terms.group, decision,
+                worker=self.worker, published=self._published,
+            )  # fmt: skip
 
     def _publish(
         self, items: list[Any], topic: str | None, *, batch: bool
@@ -168,6 +172,8 @@ class TransactionOperations:
         ) as watched:
             made = yield from self._send(watched.items, name)
             watched.done(made)
+            room = _MOST_TRACED - len(self._published)
+            self._published += [(name, trace) for trace in watched.traces[:room]]
             return made
 
     def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:

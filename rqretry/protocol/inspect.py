@@ -62,6 +62,8 @@ class Stats(NamedTuple):
     """Messages of the partition that have a message group, for whichever group."""
     born_ms: tuple[tuple[str, int], ...] = ()
     """States, and when a message in it was published: the oldest of those looked at."""
+    late_ms: int = 0
+    """For how long what is due has not been moved."""
 
     @property
     def held(self) -> int:
@@ -330,12 +332,13 @@ def _records(reply: Any) -> dict[str, str]:
 
 def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
-    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped, ages = reply[9:]
+    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped = reply[9:18]
+    ages, late = reply[18:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
         paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
-        max(0, int(blocked)), int(grouped), tuple(_born(ages)),
+        max(0, int(blocked)), int(grouped), tuple(_born(ages)), int(late),
     )  # fmt: skip
 
 

@@ -13,6 +13,9 @@ LATER = b"LATER"
 """Not done yet: it would have been too many bytes for one call."""
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
+NO_RECORD = b"-"
+"""In place of the record of a message that was leased before and has not failed: it is no first
+delivery."""
 _USUAL = {(0, "", "failure")}
 """Level, delay and cause of a failure that asks for nothing and says no other cause."""
 
@@ -43,7 +46,8 @@ class Leased(NamedTuple):
     """The server's time."""
     errors: Sequence[str] = ()
     """Why each message failed the last time, or that it was redriven: the newest line of its
-    failure record, "" for none. None at all where all are first attempts."""
+    failure record; "" for a first delivery, NO_RECORD for none. None at all where all are first
+    deliveries."""
     rate: str = ""
     """The group's rate limit: its leases need tokens; "" for none."""
 
@@ -278,6 +282,10 @@ def _leased(reply: list[Any]) -> Leased:
         each = states.split(b" ")
         known = {state: _numbers(state, lease_no) for state in set(each)}  # most are alike
         numbers = [known[state] for state in each]
+        errors = [
+            line or (b"" if state == b"-" else NO_RECORD)
+            for state, line in zip(each, errors or [b""] * len(each), strict=True)
+        ]
     try:
         decoded = [id_.decode() for id_ in ids]
     except UnicodeDecodeError:  # no id of ours: it expires until it is dead, and harms no other

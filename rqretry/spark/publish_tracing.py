@@ -68,10 +68,13 @@ def traced(
 
 def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:
     assert observer.installed is not None
-    body, tag, keys, headers, group, born_ms = decode(message.data)
+    body, tag, keys, headers, group, born_ms, due_ms = decode(message.data)
     item = OutgoingMessage(body=body, headers=headers or None)
     span = observer.installed.publishing(namespace, topic, [item], batch=False)
     spans.append(span)
     carried = span.items[0].headers
-    data = encode(body, tag=tag, keys=keys, headers=carried, message_group=group, born_ms=born_ms)
+    data = encode(
+        body, tag=tag, keys=keys, headers=carried, message_group=group, born_ms=born_ms,
+        due_ms=due_ms,
+    )  # fmt: skip
     return message._replace(data=data, noted=noted(tag, keys, carried, group))

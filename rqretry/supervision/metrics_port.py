@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from rqretry.core.errors import RqretryError
-from rqretry.observability.counters import BUCKETS_S, Figures
+from rqretry.observability.counters import BUCKETS_S, WAIT_BUCKETS_S, Figures
 from rqretry.observability.observer import OUTCOMES
 from rqretry.observability.prometheus_text import (
     CONTENT_TYPE,
@@ -34,15 +34,29 @@ class MetricsPort(Port):
 def render(board: Board) -> str:
     """The metrics of all processes of this supervisor, also of those that have ended."""
     figures = board.figures()
-    return expose(_families(board, figures)) + expose_histogram(
-        "rqretry_worker_attempt_seconds",
-        "How long attempts took.",
-        BUCKETS_S,
+    histograms = (
+        ("rqretry_worker_attempt_seconds", "How long attempts took.", BUCKETS_S, figures.seconds),
         (
-            ({"topic": topic, "group": group}, buckets[:-1], buckets[-1])
-            for (topic, group), buckets in sorted(figures.seconds.items())
+            "rqretry_worker_queue_wait_seconds",
+            "How long messages waited to be leased since they were due, as far as that is known.",
+            WAIT_BUCKETS_S,
+            figures.queued,
+        ),
+        (
+            "rqretry_worker_buffer_wait_seconds",
+            "How long they waited for a free slot since they were leased.",
+            WAIT_BUCKETS_S,
+            figures.buffered,
         ),
     )
+    text = expose(_families(board, figures))
+    for name, about, bounds, found in histograms:
+        rows = (
+            ({"topic": topic, "group": group}, buckets[:-1], buckets[-1])
+            for (topic, group), buckets in sorted(found.items())
+        )
+        text += expose_histogram(name, about, bounds, rows)
+    return text
 
 
 def _families(board: Board, figures: Figures) -> Iterator[Family]:

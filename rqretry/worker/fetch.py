@@ -13,12 +13,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.core.receipt import Receipt
+from rqretry.core.waits import LIMITED
+from rqretry.maintenance.process_exits import explain_expired
 from rqretry.maintenance.quiet import holding
+from rqretry.observability import observer
 from rqretry.protocol.command import Command, batches
 from rqretry.protocol.lease import Leased, Polled, lease, poll, renew, something_held
 from rqretry.protocol.maintain import feed_dlq_group
@@ -129,6 +133,8 @@ class Fetcher:
             if isinstance(leased, Exception) or leased.status == "NO_GROUP":
                 refused.append((place, leased))
                 continue
+            if leased.errors and observer.installed is not None:
+                leased = await self._explained(place, leased)  # noqa: PLW2901 - the same
             clock = self._store.clock_of(place.keys.wake)
             # Not `sent_at`: the request may have been repeated since.
             leased_at = clock.ran_at(leased.now_ms, sent_at)
@@ -152,6 +158,8 @@ class Fetcher:
         for want in wanted:
             if want[1].rated and self._tokens_at(want[1]) <= now:
                 asking.setdefault(want[1].keys.bucket, []).append(want)
+            elif want[1].rated:
+                want[1].refused(LIMITED, now)
         totals = {bucket: sum(room for _, _, room in wants) for bucket, wants in asking.items()}
         for bucket, tokens in (await self._tokens.take(totals)).items():
             allotted += divided(asking[bucket], tokens)
@@ -175,6 +183,13 @@ class Fetcher:
         deliveries = place.leased(leased, leased_at)
         if deliveries:
             consumer.accept(deliveries)
+
+    async def _explained(self, place: LeasedPlace, leased: Leased) -> Leased:
+        """The same, with how the processes ended that messages were killed with; for observers."""
+        with suppress(RqretryError):
+            lease_ms = round(place.visibility_s * 1000)
+            return await self._store.perform(explain_expired(place.keys, leased, lease_ms))
+        return leased
 
     def _note(self, place: LeasedPlace, seen: Leased | Polled, now: float) -> None:
         place.schedule.note(seen, now)
@@ -245,6 +260,8 @@ class Fetcher:
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
         await self._make_up(place, leased)
+        if leased.errors and observer.installed is not None:
+            leased = await self._explained(place, leased)
         answered_at = time.monotonic()
         self._take(consumer, place, leased, leased_at)
         await _handlers_first()

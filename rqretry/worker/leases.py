@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from rqretry.core.back_off import BackOff
 from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
+from rqretry.core.waits import LIMITED, MOST_REFUSALS, PAUSED, Refusal
 from rqretry.observability.observer import Watched
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import READY, Failure, Leased, Polled, expected_ms, other_list
@@ -24,6 +25,7 @@ visibility ends, if that is shorter (lua/lease.lua wakes others for shorter leas
 FEED_EVERY_S = 5.0
 """The same where a group consumes another one's dead letters: looking is what fetches them."""
 _JUST_NOW_S = 1.0
+_REFUSED = {"PAUSED": PAUSED, "LIMITED": LIMITED, "RATED": LIMITED}
 _JUMP_MS = 60_000
 """As in lua/include/logical.lua: what is less is no jump."""
 
@@ -326,6 +328,10 @@ class LeasedPlace:
     """The last lease left nothing, and no wake-up came since."""
     rated: bool = field(default=False, init=False)
     """Its group has a rate limit: a lease needs tokens."""
+    refusals: tuple[Refusal, ...] = field(default=(), init=False)
+    """When it gave nothing, lately."""
+    _refused: tuple[str, float] | None = field(default=None, init=False)
+    """Why it gives nothing, and since when."""
     _first: str = field(default=READY, init=False)
 
     def __post_init__(self) -> None:
@@ -346,6 +352,10 @@ class LeasedPlace:
         """What a lease gave, sent at a monotonic time; held from now on."""
         self.empty = answer.exhausted
         self.rated = bool(answer.rate)
+        if answer.status != "OK" or self._refused:
+            self.refused(_REFUSED.get(answer.status), sent_at)
+        if self.schedule.seen is None:
+            self.schedule.seen = answer.now_ms, sent_at
         if not answer.ids:
             return []
         rows = zip(answer.ids, answer.data, answer.numbers, answer.last_errors, strict=True)
@@ -353,6 +363,15 @@ class LeasedPlace:
                  for id_, data, numbers, line in rows]  # fmt: skip
         self.leases.add(found)
         return found
+
+    def refused(self, why: str | None, now: float) -> None:
+        """It gives nothing from now on, for this reason; None: it does again."""
+        before = self._refused
+        if before is not None and before[0] != why:
+            self.refusals = (*self.refusals, Refusal(*before, now))[-MOST_REFUSALS:]
+            self._refused = None
+        if why is not None and (before is None or before[0] != why):
+            self._refused = why, now
 
     def may_hold_more(self) -> None:
         """A wake-up came, or maintenance moved something: the next round leases from it."""

@@ -56,6 +56,8 @@ class Activity(NamedTuple):
     """Of each group how many attempts run, and how many can at once."""
     failures: int = 0
     """How many attempts have failed so far."""
+    done: Mapping[tuple[str, str], int] = {}
+    """How many messages are done so far, by topic and group."""
 
 
 class Registration:
@@ -99,8 +101,8 @@ class Registration:
             self._about["consumed"] = {group: sorted(names) for group, names in topics.items()}
         self._refused = refused
         self._activity = activity
-        self._failed: deque[tuple[float, int]] = deque()
-        """How many attempts had failed at some times of the last minute."""
+        self._past: deque[tuple[float, Activity]] = deque()
+        """What it had done at some times of the last minute."""
         self._soon = asyncio.Event()
         self._unsafe: str | None = None
 
@@ -175,12 +177,19 @@ class Registration:
 
     def _doing(self) -> dict[str, Any]:
         activity, now = self._activity(), time.monotonic()
-        self._failed.append((now, activity.failures))
-        while now - self._failed[0][0] > _MINUTE_S:
-            self._failed.popleft()
+        self._past.append((now, activity._replace(done=dict(activity.done))))
+        while now - self._past[0][0] > _MINUTE_S:
+            self._past.popleft()
+        since, before = self._past[0]
         busy, slots = map(sum, zip((0, 0), *activity.slots.values(), strict=True))
-        failed = activity.failures - self._failed[0][1]
-        return {"busy": busy, "slots": slots, "failed": failed}
+        failed = activity.failures - before.failures
+        rates = [
+            (topic, group, round((done - before.done.get((topic, group), 0)) / (now - since), 3))
+            for (topic, group), done in activity.done.items()
+            if now > since and done > before.done.get((topic, group), 0)
+        ]
+        of_groups = {group: list(pair) for group, pair in activity.slots.items()}
+        return {"busy": busy, "slots": slots, "failed": failed, "rates": rates, "of": of_groups}
 
 
 def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:

@@ -8,6 +8,7 @@ shows whether the result was taken the first time (settle_recovery.py).
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,6 +54,8 @@ class Settler:
         self._busy = 0
         self.failures = 0
         """How many attempts have failed."""
+        self.done: Counter[tuple[str, str]] = Counter()
+        """How many messages are done, committed or dead, by topic and group."""
         self._retrying = False
 
     @property
@@ -251,6 +254,7 @@ class Settler:
         sent_at = time.monotonic()
 
         def answered(verdicts: list[bytes]) -> None:
+            self.done[place.topic, place.keys.group] += verdicts.count(OK)
             for delivery, verdict in zip(batch, verdicts, strict=True):
                 if verdict == LATER:
                     self.succeed(delivery)
@@ -281,6 +285,7 @@ class Settler:
             for (delivery, failure), result in zip(batch, results, strict=True):
                 place.leases.end(delivery)
                 self.failures += result.verdict == "OK"
+                self.done[place.topic, place.keys.group] += result.dead
                 if result.verdict != "OK":
                     gone = result.verdict == "GONE"
                     self._doubt(delivery, failure, sent_at, gone=gone)

@@ -179,7 +179,7 @@ class TransactionChecks:
         stored = yield from halves_of(self._catalog, record, MOST_SHOWN)
         found = []
         for topic, id_, data in stored:
-            body, tag, keys, headers, message_group, _ = decode(data)
+            body, tag, keys, headers, message_group, *_ = decode(data)
             found.append(HalfMessage(id_, topic, body, tag, keys, headers, message_group))
         return tuple(found)
 

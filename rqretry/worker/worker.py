@@ -16,6 +16,7 @@ from rqretry.core.middleware import Announcer, Event, Hooks
 from rqretry.core.schedule import ScheduleRecord
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
+from rqretry.observability import observer
 from rqretry.producer.lane import Publishing
 from rqretry.producer.periodic import PeriodicMessages
 from rqretry.protocol.keys import GroupKeys
@@ -144,7 +145,7 @@ class Worker:
         self._registration.describe(facts)
 
     def _activity(self) -> Activity:
-        return Activity(self.slots(), self._settler.failures)
+        return Activity(self.slots(), self._settler.failures, self._settler.done)
 
     def slots(self) -> dict[str, tuple[int, int]]:
         """Of each group how many attempts run, and how many can at once."""
@@ -174,6 +175,7 @@ class Worker:
         Raises:
             ConfigError: A group is of another kind, or the level tables differ.
         """
+        observer.use_server(self._settings.namespace, self._store.url)
         with self.serving():
             try:
                 await self._unless_stopped(self._join_until_reachable())

@@ -35,6 +35,7 @@ class Received:
     attributes: dict[str, Any]
     links: list[tuple[str, str]]
     """Span id, and what the link is: rqretry.link."""
+    link_attributes: list[dict[str, Any]]
     events: list[tuple[str, dict[str, Any]]]
     failed: bool
     shown: str
@@ -169,6 +170,7 @@ def _span(span: trace_pb2.Span, service: str) -> Received:
         span.parent_span_id.hex(),
         _attributes(span.attributes),
         links,
+        [_attributes(link.attributes) for link in span.links],
         [(event.name, _attributes(event.attributes)) for event in span.events],
         span.status.code == trace_pb2.Status.STATUS_CODE_ERROR,
         span.status.message,

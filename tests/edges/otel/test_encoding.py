@@ -24,9 +24,14 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from rqretry.core.message_id import make_id
+from rqretry.core.waits import Refusal, Started
+from rqretry.observability.trace_settings import TraceSettings
 from rqretry.otel import otlp_encode
 from rqretry.otel.export_http import HttpExporter
 from rqretry.otel.otlp_encode import SpanEncoder
+from rqretry.otel.semconv import SpanAttributes
+from rqretry.otel.setup import Tracing
 
 MOST = (1 << 63) - 1
 texts = st.text(st.characters(codec="utf-8"), max_size=200)
@@ -169,3 +174,25 @@ def test_the_exporter_of_the_installed_opentelemetry_takes_our_bytes(
     assert HttpExporter("http://127.0.0.1:1")._send is not None
     monkeypatch.setenv("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "true")
     assert HttpExporter("http://127.0.0.1:1")._send is None, "only its own way counts"
+
+
+@pytest.mark.parametrize("refusals", [(), (Refusal("paused", 0.0, 99.0),)])
+@pytest.mark.parametrize("late_ms", [0, 1, 127, 128, 20_000, 10**8])
+def test_waits_are_encoded_as_they_are_spelled(
+    late_ms: int, refusals: tuple[Refusal, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    tracing = Tracing(TraceSettings(None, "test"))
+    tracer: Any = tracing.observer._telemetry.tracer
+    taken: list[Any] = []
+    tracer.take = taken.append
+    now_ms, encoder = 1_800_000_000_000, SpanEncoder()
+    for due_ms in (None, now_ms - late_ms):
+        found = SpanAttributes({"messaging.message.id": make_id(now_ms - late_ms)})
+        found.first = due_ms, Started(100.0, 100.25, (now_ms, 100.0), refusals)
+        tracer.start_span("process t", attributes=found).end()
+    for span in taken:
+        quick = stated(ExportTraceServiceRequest.FromString(encoder.request([span])))
+        assert span.attributes["rqretry.lateness_ms"] == late_ms + 250
+        assert quick == stated(encode_spans([span])), "which completes it"
+    tracing.stop()

@@ -11,6 +11,7 @@ from tests.meta.mutation.cases import (
     growth,
     guarantees,
     incidents,
+    lateness,
     limits,
     night,
     operators,
@@ -44,6 +45,7 @@ CASES = (
     *batches.CASES,
     *incidents.CASES,
     *night.CASES,
+    *lateness.CASES,
     *surface.CASES,
     *single_messages.CASES,
 )

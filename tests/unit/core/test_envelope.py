@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rqretry.core.envelope import Envelope, checksum, decode, digest, encode, encode_all, stamp_all
+from rqretry.core.envelope import (
+    Envelope,
+    checksum,
+    decode,
+    delayed_until,
+    digest,
+    encode,
+    encode_all,
+    stamp_all,
+)
 from rqretry.core.errors import CodecError, InvalidArgument, MessageTooLarge
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -34,6 +43,7 @@ ENVELOPES = st.builds(
     headers=st.dictionaries(TEXT, TEXT, max_size=3),
     message_group=st.none() | TEXT,
     born_ms=st.none() | st.integers(0, 2**53),
+    due_ms=st.none(),
 )
 
 
@@ -44,6 +54,14 @@ def properties(envelope: Any) -> Any:
 @given(ENVELOPES)
 def test_what_is_encoded_is_decoded(envelope: Any) -> None:
     assert decode(encode(envelope.body, **properties(envelope))) == envelope
+
+
+def test_a_delayed_message_has_its_due_time_in_place_of_a_message_group() -> None:
+    data = encode(1, keys=["k"], due_ms=9)
+    assert data == msgpack.packb([1, 1, None, ["k"], None, 9])
+    assert decode(data) == Envelope(1, None, ("k",), {}, None, None, 9)
+    assert delayed_until(encode(1, keys=["k"]), 9) == data
+    assert decode(encode(1, born_ms=5, due_ms=9))[-2:] == (5, 9)
 
 
 def test_the_least_message_is_a_version_and_a_body() -> None:

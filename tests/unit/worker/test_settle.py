@@ -97,7 +97,7 @@ async def test_at_the_end_a_result_that_nobody_knows_of_is_rejected(*, hangs: bo
     settler = settler_of(line)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic())  # its lease is over
     tally = Tally()
-    message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0), 1, 16, 0.0)
+    message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0, None), 1, 16, 0.0)
     delivery.watch = tally.attempting("n", message, "w")
     async with asyncio.timeout(20):
         running = asyncio.create_task(settler.run())

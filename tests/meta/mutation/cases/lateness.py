@@ -1,0 +1,49 @@
+"""What traces and operators are told of waiting, and of processes that leave something undone."""
+
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import always, case
+
+LATENESS = "tests/edges/otel/test_lateness.py::"
+FINDINGS = (
+    "tests/edges/cli/test_process_findings.py::"
+    "test_what_no_process_moves_and_who_was_left_behind_is_named"
+)
+
+
+def at_once(_original: Any) -> Any:
+    """A delayed message is due when it is published."""
+    return lambda _delay_ms, _now_ms: None
+
+
+CASES = (
+    case(
+        "R116",
+        "the due time of a delayed message is that of its publish",
+        Symbol("producer:_due", at_once),
+        f"{LATENESS}test_each_attempt_says_when_it_was_due_and_where_it_waited",
+    ),
+    case(
+        "R116",
+        "nobody asks how a killed process ended",
+        Symbol("Fetcher._explained", lambda _original: _as_it_is),
+        f"{LATENESS}test_the_attempt_before_says_how_it_ended",
+    ),
+    case(
+        "R116",
+        "what is below a failed attempt is forgotten",
+        Symbol("KeepFailures._hold", always(None)),
+        f"{LATENESS}test_a_kept_failure_has_its_publish_and_what_its_handler_did",
+    ),
+    case(
+        "R117",
+        "workers of all versions are taken for one",
+        Symbol("other_version", always(None)),
+        FINDINGS,
+    ),
+)
+
+
+async def _as_it_is(_self: Any, _place: Any, leased: Any) -> Any:
+    return leased
