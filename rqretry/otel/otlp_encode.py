@@ -128,8 +128,8 @@ class SpanEncoder:
                     return b""
                 self._born[id_[:_TIME_LENGTH]] = due_ms
         if refusals:
-            waits = waited(started.waits(due_ms)).items()
-            return b"".join([_int(name, value) for name, value in waits])
+            spelled = waited(started.waits(due_ms))
+            return b"".join([_int(name, value) for name, value in spelled.items()])
         queue_ms = max(0, now_ms + round((leased_at - now) * 1000) - due_ms)
         buffer_ms = max(0, round((started_at - leased_at) * 1000))
         # The last four bytes of the time change every 16 s.

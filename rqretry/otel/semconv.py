@@ -321,8 +321,9 @@ class _Default:
 
     def is_one(self, propagator: object) -> bool:
         """Whether this is one."""
-        composite = type(propagator) is CompositePropagator
-        if not (composite and propagator.fields == {"traceparent", *_BESIDE}):
+        if type(propagator) is not CompositePropagator:
+            return False
+        if propagator.fields != {"traceparent", *_BESIDE}:
             return False
         self.propagator = propagator
         return True

@@ -311,7 +311,7 @@ def test_doctor_lists_its_findings(shell: Shell) -> None:
     answer = shell.json("doctor")
     assert {finding["check"] for finding in answer["findings"]} == {
         "version", "role", "eviction", "maxmemory", "persistence", "cluster", "clock", "latency",
-        "rights",
+        "rights", "upkeep", "versions",
     }  # fmt: skip
     assert all(
         set(finding) == {"check", "severity", "sentence", "fix"} for finding in answer["findings"]

@@ -9,7 +9,6 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.redis_url import RedisUrl
 from rqretry.core.worker_info import groups_of
 from rqretry.transport.store import Store
-from rqretry.worker import registration
 from rqretry.worker.registration import Activity, Registration
 
 
@@ -18,7 +17,7 @@ def test_it_says_how_much_it_finished_a_second_in_the_last_minute(
 ) -> None:
     now, done = [100.0], {("t", "g"): 5}
     slots = {"g": (2, 8), "h": (0, 1)}
-    monkeypatch.setattr(registration.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("rqretry.worker.registration.time.monotonic", lambda: now[0])
     store = Store(RedisUrl.parse("redis://127.0.0.1:1"))
     registered = Registration(
         store, Catalog("n"), "w", [], activity=lambda: Activity(slots, 3, done)
@@ -26,7 +25,7 @@ def test_it_says_how_much_it_finished_a_second_in_the_last_minute(
 
     def about() -> Any:
         command = registered.blocked(1)
-        return groups_of(next(arg for arg in command.args if str(arg).startswith("{")))
+        return groups_of(next(arg for arg in map(str, command.args) if arg.startswith("{")))
 
     assert about().rates == {}
     for now[0], done["t", "g"], rate in ((110.0, 25, 2.0), (150.0, 105, 2.0), (165.0, 105, 1.455)):
