@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.costs import write_costs
 from benchmarks.figures import Figures, summary, table
 from benchmarks.pairs import run_pairs
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.side_by_side import markdown, side_by_side
 from benchmarks.plot import plot_rates
 from benchmarks.scenarios import GROUPS, SCENARIOS
+from rqretry.cli.plan_measure import measure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plot.add_argument("files", nargs="+", metavar="FILE.json")
     plot.add_argument("--out", default="benchmarks.svg", metavar="FILE", help="PNG or SVG")
     plot.set_defaults(act=_plot)
+    costs = commands.add_parser("costs", help="what `rqretry plan` reckons with, into the package")
+    costs.add_argument("--repeat", type=int, default=5, help="times; medians are kept")
+    costs.set_defaults(act=_costs)
     options = parser.parse_args(arguments)
     result: int = options.act(options)
     return result
@@ -84,6 +89,11 @@ def _peers(options: argparse.Namespace) -> int:
     print(markdown(found))
     if options.out:
         results.write(options.out, found)
+    return 0
+
+
+def _costs(options: argparse.Namespace) -> int:
+    print(write_costs([measure() for _ in range(options.repeat)]))
     return 0
 
 

@@ -14,11 +14,12 @@ _ELSEWHERE = {
     "dashboard": "rqretry.dashboard.command:dashboard",
     "demo": "rqretry.demo.command:demo",
     "gateway": "rqretry.gateway.command:gateway",
+    "plan": "rqretry.cli.plan:plan_",
 }
 GROUPS = {
     "Run": "worker dev dashboard gateway exporter reaper demo",
     "Send": "publish receive recall pipeline",
-    "Look": "status message workers inflight audit doctor",
+    "Look": "status message workers inflight audit doctor plan",
     "Manage": "topic group dlq transaction cron fsck acl",
 }
 """The commands as the help lists them."""

@@ -1,10 +1,11 @@
-"""One message at a time: R130 and R131."""
+"""One message at a time, and planning: R130 to R132."""
 
 from typing import Any
 
 from tests.meta.mutation.case import LuaLine, Symbol
-from tests.meta.mutation.cases.common import case
+from tests.meta.mutation.cases.common import always, case
 
+CAPACITY = "tests/unit/admin/test_capacity.py::"
 CHANNEL = "tests/unit/transport/test_hiredis_channel.py::"
 
 
@@ -24,4 +25,6 @@ CASES = (
          "test_a_bare_message_published_alone_makes_nine_commands"),
     case("R131", "a wait ends by the timer of another", Symbol("Channel._look", at_any_timer),
          f"{CHANNEL}test_each_wait_has_its_own_end_whatever_the_one_before_had"),
+    case("R132", "nothing is planned for retries", Symbol("Load.retries", always((0.0, 0.0))),
+         f"{CAPACITY}test_retries_and_deaths_follow_from_the_share_of_attempts_that_fail"),
 )  # fmt: skip
