@@ -14,6 +14,9 @@ from rqretry.core.message import Message
 
 log = logging.getLogger("rqretry")
 
+LAST_CALLBACKS_S = 10.0
+"""How long callbacks may take when a worker has stopped."""
+
 CallNext = Callable[[Message[Any]], Awaitable[ConsumeResult]]
 """What a middleware calls: the middleware further in, or the handler."""
 Middleware = Callable[[Message[Any], CallNext], Awaitable[ConsumeResult]]
@@ -87,12 +90,11 @@ class Hooks:
     async def emit(self, event: Event) -> None:
         """Call the callbacks; one that fails is logged, and the others are called all the same."""
         for callback in self._callbacks[event.name]:
+            task = asyncio.get_running_loop().create_task(_called(callback, event))
             try:
-                answer = callback(event)
-                if inspect.isawaitable(answer):
-                    await answer
-            except Exception:
-                log.exception("callback %s for %s failed", show(callback), event.name)
+                await asyncio.wait([task])
+            finally:
+                task.cancel()
 
     def around(self, call: CallNext) -> CallNext:
         """The handler's call with all middleware around it."""
@@ -129,6 +131,25 @@ class Announcer:
         """Announce what is posted now."""
         while self._posted:
             await self._hooks.emit(self._posted.popleft())
+
+    async def close(self, last: Event) -> None:
+        """Announce what is posted and a last event; what takes too long is called off."""
+        self.post(last)
+        try:
+            async with asyncio.timeout(LAST_CALLBACKS_S):
+                await self.finish()
+        except TimeoutError:
+            log.warning("callbacks took longer than %g s, and are called off", LAST_CALLBACKS_S)
+
+
+async def _called(callback: Callback, event: Event) -> None:
+    """Call it in a task of its own: what it raises, and whom it cancels, ends nothing else."""
+    try:
+        answer = callback(event)
+        if inspect.isawaitable(answer):
+            await answer
+    except BaseException:  # also SystemExit, which would end the event loop
+        log.exception("callback %s for %s failed", show(callback), event.name)
 
 
 def _wrapped(middleware: Middleware, call: CallNext) -> CallNext:

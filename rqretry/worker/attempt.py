@@ -77,7 +77,9 @@ class Execution:
             run(current_attempt.set, message)  # what is logged in there is about it
             waited = run(coroutine.send, None)
         except StopIteration as end:
-            return self._of_none if end.value is None else self._classify(end.value)
+            if end.value is None:
+                return self._of_none
+            return self._returned(delivery, end.value, started)
         except GeneratorExit as error:
             return self._raised(delivery, raised_itself(error), time.monotonic() - started)
         except BaseException as error:  # noqa: BLE001 - it becomes the attempt's outcome
@@ -96,12 +98,32 @@ class Execution:
             if isinstance(error, GeneratorExit):
                 raise
             return self._outcome(delivery, error, waiting.started)
-        return self._classify(value)
+        return self._returned(delivery, value, waiting.started)
+
+    def _returned(
+        self, delivery: Delivery, value: object, started: float
+    ) -> ConsumeResult | Failure:
+        """What a returned value means; one that cannot even be looked at is a failure."""
+        try:
+            return self._classify(value)
+        except BaseException as error:  # noqa: BLE001 - of the code of somebody's class
+            return self._outcome(delivery, error, started)
 
     def _outcome(
         self, delivery: Delivery, error: BaseException, started: float
     ) -> ConsumeResult | Failure:
         """What an exception of a handler means; raises it again if it is the slot's own."""
+        try:
+            return self._meaning(delivery, error, started)
+        except BaseException as worse:
+            if worse is error:
+                raise
+            reason = f"{type(error).__qualname__}, which raises {type(worse).__qualname__} itself"
+            return self.failure(delivery, "failure", reason)
+
+    def _meaning(
+        self, delivery: Delivery, error: BaseException, started: float
+    ) -> ConsumeResult | Failure:
         if isinstance(error, HandlerSignal):
             return error.result
         if isinstance(error, ReceivedMismatch):

@@ -9,6 +9,7 @@ import contextvars
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rqretry.consumer.handler_binding import BatchBinding
@@ -92,14 +93,15 @@ class BatchCaller:
 
         try:
             value = await (call if watched is None else watched.around(call))()
+            self._name_stranger(stranger(value, ids))
+            return found | read_batch(value, ids, self._read)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            # Each that raises it again adds to its traceback, and it is one failure all the same.
-            carry_fingerprint(error, fingerprint_of(error))
+            with suppress(Exception):  # of the code of somebody's class
+                # Each that raises it again adds to its traceback, and it is one failure still.
+                carry_fingerprint(error, fingerprint_of(error))
             return found | dict.fromkeys(ids, error)
-        self._name_stranger(stranger(value, ids))
-        return found | read_batch(value, ids, self._read)
 
     def _name_stranger(self, what: str | None) -> None:
         now = time.monotonic()
@@ -140,11 +142,19 @@ class _Meeting:
                 task.cancel()
         return dict(zip(tasks, ended, strict=True))
 
-    def _task(self, message: Message[Any]) -> asyncio.Task[ConsumeResult]:
+    async def _ended(self, message: Message[Any]) -> Answer:
+        """How its middleware ends: SystemExit out of a task would end the event loop."""
+        try:
+            return await self._around(message)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the answer
+            return error
+
+    def _task(self, message: Message[Any]) -> asyncio.Task[Answer]:
         context = contextvars.copy_context()
         context.run(current_attempt.set, message)
-        coroutine: Any = self._around(message)
-        task = asyncio.get_running_loop().create_task(coroutine, context=context)
+        task = asyncio.get_running_loop().create_task(self._ended(message), context=context)
         task.add_done_callback(lambda _: self._arrived(message.id))
         return task
 

@@ -169,22 +169,22 @@ class Consumer:
 
     async def _finish(self, delivery: Delivery, waiting: Waiting) -> None:
         """Run an attempt that waits to its end, and settle it."""
-        result: ConsumeResult | Failure | None
         self.running.deliveries.add(delivery)
         if not self._slots.one_waits():  # free slots must not wait until this handler has finished
             self._context.rooms.room_in(self)
         try:
             result = await self.execution.finish(delivery, waiting)
-        except asyncio.CancelledError:
-            result = None
-            if self._abandoned or not (delivery.lost or delivery.settled):
+        except asyncio.CancelledError as error:
+            if self._abandoned:
                 raise
+            self._keep_slot(delivery.task)
+            started = waiting.started  # not called off: the handler has cancelled its own task
+            result = self.execution.result_of(delivery, error, started)
         finally:
             self.running.end(delivery)
-            if delivery.lost or delivery.settled:
-                self._keep_slot(delivery.task)
+            self._keep_slot(delivery.task)
             self._count()
-        if result is not None and not (delivery.settled or delivery.lost):
+        if not (delivery.settled or delivery.lost):
             self._settle(delivery, result)
 
     def _count(self) -> None:
@@ -195,7 +195,7 @@ class Consumer:
             self._context.limit.count()
 
     def _keep_slot(self, task: asyncio.Task[None] | None) -> None:
-        """The attempt itself was cancelled, even if its handler suppressed that."""
+        """The attempt itself was cancelled, whether or not its handler suppressed that."""
         while task is not None and not self._abandoned and task.cancelling():
             task.uncancel()
 
@@ -275,16 +275,18 @@ class BatchConsumer(Consumer):
 
     async def _attempt(self, deliveries: list[Delivery]) -> None:
         """Call the handler with a batch; what is lost or timed out meanwhile is not settled."""
-        started, answers = time.monotonic(), {}
+        started = time.monotonic()
         watched = self.execution.watch(deliveries)
         messages = [delivery.message for delivery in deliveries]
         for delivery in deliveries:
             self.running.deliveries.add(delivery)
         try:
             answers = await self._batches.answers(messages, watched)
-        except asyncio.CancelledError:
-            if self._abandoned or not all(d.lost or d.settled for d in deliveries):
+        except asyncio.CancelledError as error:
+            if self._abandoned:
                 raise
+            self._keep_slot(asyncio.current_task())  # the handler may have cancelled its own task
+            answers = dict.fromkeys((delivery.id for delivery in deliveries), error)
         finally:
             for delivery in deliveries:
                 self.running.end(delivery)

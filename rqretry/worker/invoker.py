@@ -86,7 +86,7 @@ class ThreadCaller:
 
     async def _finished(self, message: Message[Any], call: Callable[[], Any]) -> Any:
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-        future = loop.run_in_executor(self._threads, context.run, _caught, call)
+        future = loop.run_in_executor(self._threads, context.run, caught, call)
         called_off: asyncio.CancelledError | None = None
         while not future.done():
             try:
@@ -135,8 +135,8 @@ class ProcessCaller(ThreadCaller):
         self._used[message].kill()
 
 
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a function returned or raised: a future does not accept StopIteration."""
+def caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function returned or raised: futures take no StopIteration, loops no SystemExit."""
     try:
         return call(), None
     except BaseException as error:  # noqa: BLE001 - raised again in the event loop

@@ -1,6 +1,7 @@
 """The buffer of a consumer, and the tasks that run what is in it, without a task for each item."""
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -8,6 +9,8 @@ from collections.abc import Callable, Coroutine, MutableSequence
 from typing import Any, Generic, TypeVar
 
 from rqretry.protocol.command import MAX_BATCH
+
+log = logging.getLogger("rqretry")
 
 T = TypeVar("T")
 
@@ -144,7 +147,21 @@ class Slots(Buffer[T]):
                 slots -= 1
 
     async def _run(self, number: int) -> None:
-        task, running = asyncio.current_task(), self.running
+        """Run items until it is closed, whatever they do to their task."""
+        task = asyncio.current_task()
+        while True:
+            try:
+                return await self._run_items(number, task)
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise
+                while task is not None and task.cancelling():  # an item has cancelled its own task
+                    task.uncancel()
+            except Exception:
+                log.exception("%s broke off, and goes on", task and task.get_name())
+
+    async def _run_items(self, number: int, task: asyncio.Task[None] | None) -> None:
+        running = self.running
         now = since = time.monotonic()
         while not self._closed:
             if not self._buffer:

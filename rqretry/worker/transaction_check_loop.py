@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
@@ -24,6 +25,7 @@ from rqretry.consumer.transaction_checker import (
 )
 from rqretry.core.envelope import decode
 from rqretry.core.errors import RqretryError, show
+from rqretry.core.failure_record import describe_exception, reason_in
 from rqretry.maintenance.due import HOLD_MS
 from rqretry.maintenance.transaction_resolver import complete, halves_of, resolve
 from rqretry.protocol import transaction
@@ -32,6 +34,7 @@ from rqretry.protocol.lease import expected_ms
 from rqretry.protocol.transaction import COMMITTED, OPEN, ROLLED_BACK, Claimed, Record
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.daemon_threads import DaemonThreads
+from rqretry.worker.invoker import caught
 
 log = logging.getLogger("rqretry")
 
@@ -158,9 +161,12 @@ class TransactionChecks:
                 answer = await self._call(spec.function, check)
         except TimeoutError:
             return unknown, f"the checker took longer than {spec.timeout_s:g} s"
-        except Exception as error:
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
             log.debug("checker %s failed", spec.name, exc_info=True)
-            return unknown, f"{type(error).__name__}: {error}"
+            return unknown, reason_in(describe_exception(error, "", self._worker, 0.0))
         if not isinstance(answer, TransactionResolution):
             return unknown, f"the checker answered {show(answer)}, no TransactionResolution"
         return answer, "the checker does not know yet"
@@ -172,7 +178,10 @@ class TransactionChecks:
             self._threads = DaemonThreads(_AT_ONCE, "rqretry-checker")
         run = contextvars.copy_context().run
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._threads, run, function, check)
+        call = partial(function, check)
+        answer, raised = await loop.run_in_executor(self._threads, run, caught, call)
+        if raised is not None:
+            raise raised
         return await answer if inspect.isawaitable(answer) else answer
 
     def _messages(self, record: Record) -> Operation[tuple[HalfMessage, ...]]:

@@ -381,7 +381,7 @@ class Worker:
         self.started.set()
         self.changed.set()
         try:
-            await self._hooks.emit(Event("started", self.name))
+            self._announcer.post(Event("started", self.name))
             await self._until_stopped([fetching, *others])
             broadcasting.cancel()
             await self._wind_down(fetching)
@@ -399,8 +399,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._wake_ups.close()
         await self._registration.end()
-        await self._announcer.finish()
-        await self._hooks.emit(Event("stopped", self.name))
+        await self._announcer.close(Event("stopped", self.name))
 
     def _those(self, *, broadcast: bool) -> list[Consumer]:
         return [c for c in self._consumers if c.spec.broadcast is broadcast]
