@@ -9,7 +9,6 @@ import contextvars
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from rqretry.consumer.handler_binding import BatchBinding
@@ -96,12 +95,9 @@ class BatchCaller:
             self._name_stranger(stranger(value, ids))
             return found | read_batch(value, ids, self._read)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if issubclass(type(error), asyncio.CancelledError) and _is_cancelled():
                 raise
-            with suppress(Exception):  # of the code of somebody's class
-                # Each that raises it again adds to its traceback, and it is one failure still.
-                carry_fingerprint(error, fingerprint_of(error))
-            return found | dict.fromkeys(ids, error)
+            return found | dict.fromkeys(ids, _of_all(error))
 
     def _name_stranger(self, what: str | None) -> None:
         now = time.monotonic()
@@ -184,6 +180,16 @@ def _resolve(future: "asyncio.Future[ConsumeResult]", answer: Answer) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def _of_all(error: BaseException) -> BaseException:
+    """What a handler raised, as the failure of each message, or what its class raises itself."""
+    try:
+        # Each that raises it again adds to its traceback, and it is one failure all the same.
+        carry_fingerprint(error, fingerprint_of(error))
+    except BaseException as worse:  # noqa: BLE001 - of the code of somebody's class
+        return RuntimeError(f"{type(error).__qualname__}, which raises {worse!r} itself")
+    return error
 
 
 def _facts(messages: Messages) -> AttemptFacts:

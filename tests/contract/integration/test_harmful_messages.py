@@ -1,11 +1,12 @@
 """What is wrong with one message, or with its error, harms no other and ends no worker."""
 
+import asyncio
 import sys
 from typing import Any
 
 import pytest
 
-from rqretry import Message, RetryPolicy
+from rqretry import CallNext, ConsumeResult, Message, RetryPolicy
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 
 PARTITION = f"rqretry:{NAMESPACE}:{{t:0}}:"
@@ -100,3 +101,67 @@ async def test_a_damaged_delivery_state_begins_anew_and_harms_no_other(
         await app.publish_many("t", range(GOOD))
         await counted(lab, "g", succeed=GOOD + 1, fail=1, expire=0, dead=0)
     assert len(seen.messages) == GOOD + 2
+
+
+class Spoilt(Exception):
+    """Nothing of it can be asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Returned:
+    """Nothing of it can be asked for either."""
+
+    __class__ = property(lambda _: sys.exit(3))
+
+
+async def misbehaves(message: Message[Any]) -> Any:
+    """A handler that spoils the task it runs in, as its message says."""
+    task = asyncio.current_task()
+    assert task is not None
+    if message.body == "cancels":
+        task.cancel()
+        await asyncio.sleep(0)
+    elif message.body == "cancels later":
+        task.cancel()
+        return False
+    elif message.body == "raises":
+        raise Spoilt
+    elif message.body == "exits":
+        sys.exit(3)
+    return Returned() if message.body == "returns" else None
+
+
+WAYS = ["cancels", "cancels later", "raises", "exits", "returns"]
+
+
+@pytest.mark.parametrize("around", ["", "middleware"])
+@pytest.mark.parametrize("batch", [0, 1])
+async def test_what_a_handler_does_to_its_task_fails_its_own_message(
+    lab: Lab, batch: int, around: str
+) -> None:
+    app, seen = lab.app(), Seen()
+    options: dict[str, Any] = {"max_retries": 0, "concurrency": 1, "visibility": 0.5}
+
+    async def one(message: Message[Any]) -> Any:
+        seen.add(message)
+        return await misbehaves(message)
+
+    async def several(messages: list[Message[Any]]) -> Any:
+        return await one(messages[0])
+
+    if around:
+        app.middleware(_passes)
+    if batch:
+        app.consumer("t", group="g", batch=1, **options)(several)
+    else:
+        app.consumer("t", group="g", **options)(one)
+    async with lab.working(app):
+        await app.publish_many("t", [*WAYS, *range(GOOD)])
+        await counted(lab, "g", succeed=GOOD, dead=len(WAYS))
+    assert len(seen.messages) == GOOD + len(WAYS)
+
+
+async def _passes(message: Message[Any], call_next: CallNext) -> ConsumeResult:
+    return await call_next(message)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, Retry, RetryPolicy
-from rqretry.core.middleware import CallNext, Event
+from rqretry.core import middleware
+from rqretry.core.middleware import Callback, CallNext, Event, EventName
 from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab, Seen, counted, until
 from tests.contract.surface.handlers import describe
@@ -196,6 +197,47 @@ async def test_events_report_of_failures_dead_letters_start_and_stop(lab: Lab) -
         Event("dead_letter", *common, 2, "ValueError: wrong", None, kind),
         Event("stopped", worker.name),
     ]
+
+
+async def cancels_itself(_event: Event) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("event", ["started", "failure", "stopped"])
+@pytest.mark.parametrize("callback", [lambda _: sys.exit(3), cancels_itself])
+async def test_a_callback_that_exits_or_is_cancelled_ends_nothing(
+    lab: Lab, event: EventName, callback: Callback
+) -> None:
+    app = lab.app()
+    app.on(event)(callback)
+    app.consumer("t", group="g", policy=ONCE)(lambda message: message.body != "bad")
+    async with working(app):
+        await app.publish_many("t", ["bad", "good"])
+        await counted(lab, "g", succeed=1, dead=1)
+        await app.publish_many("t", ["bad", "good"])
+        await counted(lab, "g", succeed=2, dead=2)
+
+
+@pytest.mark.parametrize("event", ["started", "failure", "stopped"])
+async def test_a_callback_that_hangs_holds_up_neither_messages_nor_the_end(
+    lab: Lab, event: EventName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "LAST_CALLBACKS_S", 0.01)
+    app, begun = lab.app(), asyncio.Event()
+
+    @app.on(event)
+    async def hangs(_event: Event) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    app.consumer("t", group="g", policy=ONCE)(lambda message: message.body != "bad")
+    async with working(app):
+        await app.publish_many("t", ["bad", "good"])
+        await counted(lab, "g", succeed=1, dead=1)
+    assert begun.is_set()
 
 
 async def test_a_lost_lease_is_reported_of(lab: Lab) -> None:
