@@ -155,8 +155,9 @@ class Slots(Buffer[T]):
             except asyncio.CancelledError:
                 if self._closed:
                     raise
-                while task is not None and task.cancelling():  # an item has cancelled its own task
-                    task.uncancel()
+                if task is not None:  # an item has cancelled the task that it ran in
+                    for _ in range(task.cancelling()):
+                        task.uncancel()
             except Exception:
                 log.exception("%s broke off, and goes on", task and task.get_name())
 
