@@ -17,8 +17,8 @@ local call = redis.call
   KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
          counters ready order heads message_groups fingerprints, then levels
   ARGV   group worker traces stride (7, 3, 2 or 1) random (0 to 1, for the jitter where stride is less
-         than 7) common_no (the lease_no of all, for stride 1) shared, then fingerprint and text of each
-         traceback, then records that messages share (lines of JSON for the failure record), then id,
+         than 7) common_no (the lease_no of all, for stride 1) shared times ('' for none), then fingerprint and
+         text of each traceback, then records that messages share (lines of JSON for the failure record), then id,
          lease_no, level, delay_ms, random, cause and record of each message (as many of these as `stride`
          says)
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D (only once if it is the same for all),
@@ -38,6 +38,7 @@ local call = redis.call
 -- @include wake_if_below_limit
 -- @include drop_given_up
 -- @include undo
+-- @include handler_times
 -- @include restore_states
 
 -- What ordered groups need is made only where a message ever had a message group.
@@ -47,7 +48,8 @@ local function load_ordering()
 end
 
 -- @bind keys
-local FIRST, TRACEBACKS_KEPT, GOLDEN = 8 + 2 * traces + shared, 1000, 0.6180339887498949
+local TRACES, TRACEBACKS_KEPT, GOLDEN = 9, 1000, 0.6180339887498949
+local FIRST = TRACES + 2 * traces + shared
 local ASKING = 7 -- arguments of a message that may ask for something
 
 local policy = read_policy(config)
@@ -148,7 +150,7 @@ end
 -- The newest are kept; `traced` has their fingerprints, the oldest first.
 local function keep_tracebacks()
   local traced, oldest = call('HGET', config, 'traced') or '', {}
-  for at = 8, 7 + 2 * traces, 2 do
+  for at = TRACES, TRACES - 1 + 2 * traces, 2 do
     traced = string.find(traced, ARGV[at], 1, true) and traced or traced .. ARGV[at] .. ' '
   end
   local _, count = string.gsub(traced, ' ', ' ')
@@ -159,7 +161,7 @@ local function keep_tracebacks()
     oldest[#oldest + 1], count = fingerprint, count - 1
     traced = string.sub(traced, #fingerprint + 2)
   end
-  call('HSET', tracebacks, unpack(ARGV, 8, 7 + 2 * traces))
+  call('HSET', tracebacks, unpack(ARGV, TRACES, TRACES - 1 + 2 * traces))
   if #oldest > 0 then
     call('HDEL', tracebacks, unpack(oldest))
   end
@@ -187,7 +189,8 @@ local function write()
   if earlier then
     call('ZADD', wake, '0', '1')
   end
-  append_history(clock, meta, events, 'fail', group, worker, done, table.concat(notes, ' '), table.concat(lines, '\n'))
+  local text, blob = table.concat(notes, ' '), table.concat(lines, '\n')
+  append_history(clock, meta, events, 'fail', group, worker, done, text, blob, times_of(done, ids, times))
 end
 
 if #done > 0 then

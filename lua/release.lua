@@ -9,7 +9,7 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters deaths, then
          levels
-  ARGV   group worker max_postpones, then id, lease_no and delay_ms ('' at once) of each message
+  ARGV   group worker max_postpones times ('' for none), then id, lease_no and delay_ms ('' at once) of each message
   REPLY  OK | STALE | GONE | LIMIT of each message
   COST   O(messages * log inflight); 14 commands and 2 a level, 2 with max_inflight
 ]]
@@ -24,10 +24,11 @@ local call = redis.call
 -- @include wait_or_dead_letter
 -- @include wake_if_below_limit
 -- @include undo
+-- @include handler_times
 -- @include restore_states
 
 -- @bind keys
-local FIRST, STRIDE = 4, 3
+local FIRST, STRIDE = 5, 3
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
@@ -78,7 +79,8 @@ local function write()
   if filled or earlier then
     call('ZADD', wake, 0, '1')
   end
-  append_history(clock, meta, events, 'release', group, worker, done, table.concat(notes, ' '), '')
+  local text = table.concat(notes, ' ')
+  append_history(clock, meta, events, 'release', group, worker, done, text, '', times_of(done, ids, times))
 end
 if #done > 0 then
   all_or_undo(write, function()

@@ -19,7 +19,7 @@ local call = redis.call
          keep_ms keep_bytes ('0' where no bodies are kept)
          queued ('1' where it orders messages without a message group, too)
   REPLY  messages still in the backlog, or the incarnation, where it is another one
-  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 12 commands
+  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 13 commands
 ]]
 -- @include clock
 -- @include incarnation
@@ -69,6 +69,7 @@ if incarnate ~= here then
   return incarnate
 end
 call('HSETNX', meta, 'mark', 0)
+call('HSETNX', meta, 'epoch', clock.now) -- of the history, for its readers: another one, where all begins anew
 local waiting = call('LLEN', backlog)
 if waiting <= limit or not ordered then
   install()

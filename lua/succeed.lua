@@ -13,12 +13,12 @@ local call = redis.call
          ready order heads message_groups keyed message_keys kept kept_bodies consumed, then deaths of a
          group that consumes dead letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
-         stride 1), then id and lease_no of each message
+         stride 1) times ('' for none), then id and lease_no of each message
   REPLY  OK | STALE | GONE | LATER (too many, or too many bytes or message keys, for one call) of each message;
          nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
-         max_inflight, 3 where some have message keys, 8 and 1 a message where bodies are kept
+         max_inflight, 3 where some have message keys, 9 and 1 a message where bodies are kept
 ]]
 -- @include clock
 -- @include logical
@@ -29,6 +29,7 @@ local call = redis.call
 -- @include message_keys
 -- @include forget
 -- @include wake_if_below_limit
+-- @include handler_times
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
@@ -50,7 +51,7 @@ local clock = read_clock(meta)
 local ordered = settings[3]
 -- @include ordering
 keys.floor, keys.common_no = tonumber(settings[5]) or 1, common_no
-local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 6, tonumber(ARGV[4]), strict)
+local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 7, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
 
 local function sort_out()
@@ -113,7 +114,7 @@ if #done > 0 then
   wake_if_below_limit(most, inflight, wake, #done)
   call('HINCRBY', counters, 'succeed:' .. group, #done)
   local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
-  append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')
+  append_history(clock, meta, events, 'succeed', group, worker, done, notes, '', times_of(done, ids, times))
 end
 local function answer()
   if stale > 0 then

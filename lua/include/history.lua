@@ -1,6 +1,7 @@
 -- The history: one stream entry per call, holding the batch. Its id comes from logical time, so a
 -- clock that goes back cannot make XADD fail. Bounded in bytes: past the limit the oldest entries
--- go, a few per call, and are counted; `lost` is the last of them, for readers that lag behind.
+-- go, a few per call, and are counted; `lost` is the last of them, for readers that lag behind. The second
+-- part of an id is the number of the entry, from 1 on: a reader that misses one knows (docs/decisions/0117).
 local ENTRY_OVERHEAD, DROPPED = 64, 8
 
 -- With `before`, a time, older ones go too. Returns how many went, and when the first was made that stays.
@@ -27,24 +28,27 @@ local function drop_oldest(clock, meta, events, before)
   return #ids, first
 end
 
--- ids and notes run in step; notes is '' where every message has the usual outcome.
-local function append_history(clock, meta, events, verb, group, worker, ids, notes, blob)
-  clock.seq = clock.now == clock.mark and clock.seq + 1 or 0
-  clock.mark = clock.now
+-- ids and notes run in step; notes is '' where every message has the usual outcome. `times`, where there are any:
+-- see include/handler_times.lua.
+local function append_history(clock, meta, events, verb, group, worker, ids, notes, blob, times)
+  clock.seq, clock.mark = clock.seq + 1, clock.now
   local batch = table.concat(ids, ' ')
   clock.bytes = clock.bytes + ENTRY_OVERHEAD + #verb + #group + #worker + #batch + #notes + #blob
+    + #(times or '')
   if clock.bytes > clock.limit then
     drop_oldest(clock, meta, events)
   end
   -- Numbers are spelled here, as whole ones: left to the server that takes several times as long.
-  local spell, seq, offset = string.format, '0', '0'
-  local now, bytes = spell('%d', clock.now), spell('%d', clock.bytes)
-  if clock.seq > 0 then
-    seq = spell('%d', clock.seq)
-  end
+  local spell, offset = string.format, '0'
+  local now, seq, bytes = spell('%d', clock.now), spell('%d', clock.seq), spell('%d', clock.bytes)
   if clock.offset > 0 then
     offset = spell('%d', clock.offset)
   end
   call('HSET', meta, 'mark', now, 'offset', offset, 'seq', seq, 'bytes', bytes)
-  call('XADD', events, now .. '-' .. seq, 'e', verb, 'g', group, 'w', worker, 'i', batch, 'd', notes, 'b', blob)
+  local id = now .. '-' .. seq
+  if times and times ~= '' then
+    call('XADD', events, id, 'e', verb, 'g', group, 'w', worker, 'i', batch, 'd', notes, 'b', blob, 't', times)
+  else
+    call('XADD', events, id, 'e', verb, 'g', group, 'w', worker, 'i', batch, 'd', notes, 'b', blob)
+  end
 end

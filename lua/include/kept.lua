@@ -68,8 +68,9 @@ end
 
 -- Calls of one millisecond are told apart, so that the order of `consumed` is that of the calls.
 local function keep(keys, clock, byte, ids)
-  local number = clock.now == clock.mark and clock.seq + 1 or 0
-  local at = clock.now + math.min(number, CALLS_PER_MS - 1) / CALLS_PER_MS
+  local newest = tonumber(call('ZRANGE', keys.consumed, '-1', '-1', 'WITHSCORES')[2] or 0)
+  local behind = math.max(0, (newest - clock.now) * CALLS_PER_MS + 1)
+  local at = clock.now + math.min(behind, CALLS_PER_MS - 1) / CALLS_PER_MS
   local scored = {}
   for i, id in ipairs(ids) do
     scored[2 * i - 1], scored[2 * i] = at, id

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from rqretry.admin.views import GroupState, TimelineEvent, date
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.durations import spell
 from rqretry.core.failure_record import AttemptError, read_attempt_record
-from rqretry.core.history_notes import decode_noted
+from rqretry.core.history_notes import decode_noted, decode_times
 from rqretry.core.traceparent import trace_id_of
 from rqretry.maintenance.process_exits import EXPIRED
 from rqretry.protocol.audit_log import Note, exit_records
@@ -31,6 +32,20 @@ _ENTRIES, _LOOKS = 200, 25
 """History entries of a read, and reads of a partition, in search of who leased."""
 _OF_RECORDS = ("fail", "expire", "redrive", "dead_letter")
 """What has a line in the failure record."""
+_MAKE_READY = frozenset(
+    {
+        "publish",
+        "commit",
+        "deliver",
+        "promote",
+        "release",
+        "expire",
+        "redrive",
+        "replay",
+        "subscribe",
+    }
+)
+"""What makes a message ready, unless it waits for a time."""
 _LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
@@ -40,7 +55,37 @@ def read_timeline(
     """A message's events in the partition's history, oldest first."""
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
     entries = yield from entries_of(keys, id_, start)
-    return [event for entry in entries for event in _events(*entry, id_.encode())]
+    found = (event for entry in entries for event in _events(*entry, id_.encode()))
+    return list(_with_queue_waits(found))
+
+
+def _with_queue_waits(events: Iterable[TimelineEvent]) -> Iterator[TimelineEvent]:
+    """The same, with how long a message was ready before each lease."""
+    since: dict[str, int | None] = {}
+    for event in events:
+        if event.event == "lease":
+            ready_ms = since.get(event.group, since.get(""))
+            since[event.group] = None
+            waited = None if ready_ms is None else (event.at_ms - ready_ms) / 1000
+            yield replace(event, queue_seconds=waited)
+            continue
+        if event.event in _MAKE_READY and event.due_ms is None:
+            since[event.group] = event.at_ms
+        yield event
+
+
+def timing(event: TimelineEvent) -> str:
+    """Where the time before an event went, in words; "" if that is not known."""
+    parts = {
+        "in the queue": event.queue_seconds,
+        "in the buffer": event.buffer_seconds,
+        "in the handler": event.handler_seconds,
+    }
+    return ", ".join(f"{_spell(s)} {where}" for where, s in parts.items() if s is not None)
+
+
+def _spell(seconds: float) -> str:
+    return spell(seconds) if seconds >= 1 or seconds == 0 else f"{seconds * 1000:.3g} ms"
 
 
 def ids_of_key(keys: PartitionKeys, key: str) -> Operation[list[str]]:
@@ -103,9 +148,11 @@ def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[Tim
             attempt, level, due_ms, state = _read(verb, note)
             error, trace_id = _blob(verb, fields["b"], ids, index)
             text = _describe(state, level, due_ms, error)
+            buffered, ran = decode_times(fields.get("t", b""), len(ids), index) or (None, None)
             yield TimelineEvent(
-                at_ms, verb, group, worker, text, attempt, level, due_ms, error, trace_id
-            )
+                at_ms, verb, group, worker, text, attempt, level, due_ms, error, trace_id,
+                buffer_seconds=buffered, handler_seconds=ran,
+            )  # fmt: skip
 
 
 def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str]:

@@ -279,6 +279,8 @@ class TimelineEvent:
         due_ms: When it is due again, server time.
         error: The type and text of a failure.
         trace_id: The trace of the publish, or of the failed attempt; None if unknown.
+        queue_seconds, buffer_seconds, handler_seconds: How long it was ready before this lease,
+            was leased before its handler started, and was handled; None if unknown.
     """
 
     at_ms: int
@@ -294,6 +296,9 @@ class TimelineEvent:
     topic: str = ""
     """Where the message was, if it is no longer stored."""
     partition: int = 0
+    queue_seconds: float | None = None
+    buffer_seconds: float | None = None
+    handler_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rqretry.admin.timeline import timing
 from rqretry.admin.views import MessageView, TimelineEvent
 from rqretry.cli.options import json_command, trace_url_option
 from rqretry.cli.output import (
@@ -25,7 +26,10 @@ from rqretry.core.errors import MessageNotFound, show
 _SHOWN_BODY = 2000
 _MOST_OF_KEY = 100
 _PLACEHOLDER = "{trace_id}"
-_EVENT_FIELDS = "at_ms event group worker note attempt level due_ms error trace_id"
+_EVENT_FIELDS = (
+    "at_ms event group worker note attempt level due_ms error trace_id queue_seconds"
+    " buffer_seconds handler_seconds"
+)
 
 
 @click.command(epilog="Examples: rqretry message BqUpq2cmSuwDWlyn; rqretry message --key order-7")
@@ -121,10 +125,12 @@ def _print_timeline(timeline: Sequence[TimelineEvent], trace_url: str | None) ->
     if not timeline:
         click.echo("no history is kept for it")
         return
-    rows = [
-        (date(e.at_ms), e.event, e.attempt or "", e.group, e.worker, e.note, _link(e, trace_url))
-        for e in timeline
-    ]
+    rows = [(*_cells(event), _link(event, trace_url)) for event in timeline]
     print_table(["time", "event", "#attempt", "group", "by", "note", "trace"], rows)
     if not any(event.event == "publish" for event in timeline):
         note("the history does not reach back to its publish; see the archive")
+
+
+def _cells(event: TimelineEvent) -> tuple[object, ...]:
+    note = "; ".join(filter(None, (event.note, timing(event))))
+    return date(event.at_ms), event.event, event.attempt or "", event.group, event.worker, note

@@ -47,7 +47,7 @@ def _print(summary: ReportSummary) -> None:
         row
         | {
             "amplification": f"{row['amplification']:.2f}",
-            "wasted s": f"{row['wasted_seconds']:.1f}",
+            "wasted s": "" if row["wasted_seconds"] is None else f"{row['wasted_seconds']:.1f}",
         }
         for row in summary.groups
     ]
@@ -55,3 +55,7 @@ def _print(summary: ReportSummary) -> None:
     if summary.dead:
         dead = [(r["group"], r["fingerprint"], r["error_type"], r["died"]) for r in summary.dead]
         print_table(["group", "fingerprint", "error", "#died"], dead)
+    if summary.losses:
+        print_records(
+            ["topic", "#partition", "#after_entry", "#next_entry", "what"], summary.losses
+        )

@@ -7,6 +7,8 @@ names only the messages that were accepted: `ids` is given if that may be fewer 
 """
 
 from collections.abc import Mapping, Sequence
+from math import isnan
+from struct import unpack_from
 from typing import Any, NamedTuple
 
 import msgpack
@@ -15,6 +17,8 @@ from rqretry.core.traceparent import trace_id_of
 
 VERSION = 1
 _LISTS = 5
+TIMES_WIDTH = 4
+"""Bytes of each message in what lease.encode_times makes."""
 
 
 class Noted(NamedTuple):
@@ -91,6 +95,17 @@ def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
         Noted(tag, tuple(names or ()), group, trace)
         for tag, names, group, trace in zip(*columns, strict=True)
     ]
+
+
+def decode_times(times: bytes, count: int, index: int) -> tuple[float, float] | None:
+    """When the handler of one message of `count` ran; None where that is not known.
+
+    Seconds from its lease to the start of the handler, and how long this ran (lease.encode_times).
+    """
+    if len(times) != TIMES_WIDTH * count:
+        return None
+    waited, ran = unpack_from("<2e", times, TIMES_WIDTH * index)
+    return None if isnan(ran) else (waited, ran)
 
 
 def _in_step(column: list[Any] | None, sent: list[str] | None, ids: Sequence[str]) -> Any:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
+from rqretry.admin.timeline import timing
 from rqretry.cli.output import body_text, clean, date
 from rqretry.core.durations import spell
 from rqretry.core.errors import (
@@ -53,6 +54,7 @@ _TEMPLATES.filters |= {
     "date": lambda at_ms: date(at_ms) or "",
     "part": lambda text: quote(text, safe=""),
     "query": urlencode,
+    "timing": timing,
     "spell": lambda seconds: spell(round(seconds)),
     "age": lambda seconds: "-" if seconds is None else " ".join(spell(round(seconds)).split()[:4]),
     "title": lambda name: _CAPITAL.sub(lambda one: f" {one[0].lower()}", name).strip().capitalize(),

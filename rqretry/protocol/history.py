@@ -20,12 +20,16 @@ class Kept(NamedTuple):
         dropped: How many entries were.
         bytes: What the kept ones take.
         limit: How much they may take; None for the default.
+        entries: The number of the newest one: how many there ever were.
+        epoch: When the history began; another one where the topic was made anew, "" if unknown.
     """
 
     lost: str
     dropped: int
     bytes: int
     limit: int | None
+    entries: int = 0
+    epoch: str = ""
 
 
 def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
@@ -38,6 +42,11 @@ def first_entry(keys: PartitionKeys) -> Command[str]:
     return query(_entry_id, "XRANGE", keys.events, "-", "+", "COUNT", 1)
 
 
+def entry_before(keys: PartitionKeys, entry: str) -> Command[str]:
+    """The id of the newest entry before one; "" if none is kept."""
+    return query(_entry_id, "XREVRANGE", keys.events, f"({entry}", "-", "COUNT", 1)
+
+
 def last_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the newest entry; "" if there is none."""
     return query(_entry_id, "XREVRANGE", keys.events, "+", "-", "COUNT", 1)
@@ -45,7 +54,7 @@ def last_entry(keys: PartitionKeys) -> Command[str]:
 
 def kept(keys: PartitionKeys) -> Command[Kept]:
     """How much of its history a partition keeps."""
-    return query(_kept, "HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
+    return query(_kept, "HMGET", keys.meta, *Kept._fields[:-2], "seq", "epoch")
 
 
 def scan_bodies(
@@ -78,8 +87,11 @@ def _entry_id(reply: list[Entry]) -> str:
 
 
 def _kept(reply: list[bytes | None]) -> Kept:
-    lost, dropped, size, limit = reply
-    return Kept(text(lost or b""), number(dropped) or 0, number(size) or 0, number(limit))
+    lost, dropped, size, limit, entries, epoch = reply
+    return Kept(
+        text(lost or b""), number(dropped) or 0, number(size) or 0, number(limit),
+        number(entries) or 0, text(epoch or b""),
+    )  # fmt: skip
 
 
 def _scanned(reply: list[Any]) -> tuple[int, list[tuple[str, bytes]]]:

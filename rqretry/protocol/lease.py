@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from struct import pack
 from typing import Any, NamedTuple
 
 from rqretry.core.receipt import Receipt
@@ -18,6 +19,8 @@ NO_RECORD = b"-"
 delivery."""
 _USUAL = {(0, "", "failure")}
 """Level, delay and cause of a failure that asks for nothing and says no other cause."""
+
+_LARGEST_HALF = 65504.0
 
 READY, RETRY = "ready", "retry"
 """The lists of a place that leases take from: new messages, and retries."""
@@ -178,12 +181,16 @@ def succeed(
     *,
     worker: str,
     strict: bool = False,
+    times: bytes = b"",
 ) -> Command[list[bytes]]:
-    """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
+    """Inflight to committed; `strict` also wants the deadline in the future (a simple ack).
+
+    `times`: when the handlers ran (history_notes.encode_times); b"" where there were none.
+    """
     ids, shared = _ids(receipts), _shared({receipt[1] for receipt in receipts})
     stride, leases = (1, ids) if shared else (2, _flat(receipts))
     touched = keys.scripts["succeed"] + ((keys.deaths,) if keys.source else ())
-    args = (keys.group, worker, int(strict), stride, shared, *leases)
+    args = (keys.group, worker, int(strict), stride, shared, times, *leases)
     return Command("succeed", touched, args, lambda reply: reply or [OK] * len(ids), ids=ids)
 
 
@@ -193,13 +200,19 @@ def fail(
     *,
     worker: str,
     tracebacks: Mapping[str, str],
+    times: bytes = b"",
 ) -> Command[list[Failed]]:
-    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each sent once."""
+    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each sent once.
+
+    `times`: see `succeed`.
+    """
     ids = tuple([failure[0][0] for failure in failures])
     stride, shared, per_message = _failures(failures, ids)
     random = failures[0].random if failures else 0.0
     lease_no = failures[0][0][1] if stride == 1 else ""
-    args: list[Any] = [keys.group, worker, len(tracebacks), stride, random, lease_no, len(shared)]
+    args: list[Any] = [
+        keys.group, worker, len(tracebacks), stride, random, lease_no, len(shared), times,
+    ]  # fmt: skip
     for fingerprint, traceback in tracebacks.items():
         args += (fingerprint, traceback)
     args += shared
@@ -216,10 +229,14 @@ def release(
     worker: str,
     delays_ms: Sequence[int | str] | None = None,
     max_postpones: int = 0,
+    times: bytes = b"",
 ) -> Command[list[bytes]]:
-    """Inflight to ready (head of its lane), or postponed by `delays_ms`; not counted."""
+    """Inflight to ready (head of its lane), or postponed by `delays_ms`; not counted.
+
+    `times`: see `succeed`.
+    """
     delays = delays_ms or [""] * len(receipts)
-    args: list[Any] = [keys.group, worker, max_postpones]
+    args: list[Any] = [keys.group, worker, max_postpones, times]
     for receipt, delay_ms in zip(receipts, delays, strict=True):
         args += (*receipt, delay_ms)
     return Command("release", keys.scripts["release"], tuple(args), list, ids=_ids(receipts))
@@ -231,6 +248,19 @@ def change_visibility(
     """Inflight to inflight with a new deadline; 0 ends the delivery: to ready or dead."""
     args = (keys.group, worker, duration_ms, *receipt)
     return call(keys.scripts, "change_visibility", args, _changed, (receipt.id,))
+
+
+def encode_times(seconds: Sequence[float]) -> bytes:
+    """When handlers ran, for the history: two halves of each message (docs/decisions/0116).
+
+    Args:
+        seconds: Of each message in turn, from its lease to the start of its handler, and how long
+            this ran; NaN for no handler.
+    """
+    try:
+        return pack(f"<{len(seconds)}e", *seconds)
+    except OverflowError:
+        return pack(f"<{len(seconds)}e", *(min(one, _LARGEST_HALF) for one in seconds))
 
 
 def _failures(

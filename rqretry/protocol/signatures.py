@@ -45,9 +45,9 @@ expire: meta config retry inflight attempts failures dead deaths due wake events
     expected_ms:number hold_ms:number random:number
 fail: meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
     counters ready order heads message_groups fingerprints, then levels | group worker
-    traces:number stride:number random:number common_no shared:number, then fingerprint and text of
-    each traceback, then records that messages share, then id, lease_no, level, delay_ms, random,
-    cause and record of each message
+    traces:number stride:number random:number common_no shared:number times, then fingerprint and
+    text of each traceback, then records that messages share, then id, lease_no, level, delay_ms,
+    random, cause and record of each message
 feed_dlq_group: meta config dead ready attempts failures deaths wake events counters | group worker
     limit:number
 finish: meta transactions open_transactions finished_transactions unfinished_transactions
@@ -98,8 +98,8 @@ redrive: meta config ready inflight attempts failures dead deaths wake bodies ev
     and record of each message
 register: meta workers worker_details settings | ttl_ms:number worker about
 release: meta config ready retry inflight attempts dead due wake bodies pending events counters
-    deaths, then levels | group worker max_postpones:number, then id, lease_no and delay_ms of each
-    message
+    deaths, then levels | group worker max_postpones:number times, then id, lease_no and delay_ms
+    of each message
 renew: meta config inflight attempts dead bodies pending | visibility_ms:number
     expected_ms:number, then id and lease_no of each message
 repair_order: meta config ready retry inflight attempts dead wake order heads bodies pending
@@ -129,7 +129,7 @@ subscribe: meta backlog ready wake counters order heads message_groups | here ve
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events
     counters wake ready order heads message_groups keyed message_keys kept kept_bodies consumed,
     then deaths of a group that consumes dead letters | group worker strict:flag stride:number
-    common_no, then id and lease_no of each message
+    common_no times, then id and lease_no of each message
 sweep: meta ids_key id_expiry closed events broadcast kept kept_bodies, then config, dead and
     consumed of each group | limit:number
 tally: meta counters | group, then verb and count of each counter

@@ -4,6 +4,7 @@ from rqretry.spark.error_messages import DataLoss as DataLoss
 from rqretry.spark.ingest_job import IngestSummary as IngestSummary
 from rqretry.spark.ingest_job import ingest as ingest
 from rqretry.spark.lag import Lag as Lag
+from rqretry.spark.lag import behind_latest as behind_latest
 from rqretry.spark.redrive_job import RedriveSummary as RedriveSummary
 from rqretry.spark.redrive_job import redrive as redrive
 from rqretry.spark.report_job import ReportSummary as ReportSummary

@@ -24,7 +24,7 @@ from rqretry.spark.lag import Lag, lags
 from rqretry.spark.offsets import TopicPartition, histories_of
 from rqretry.spark.options import ALL_TOPICS, given_options, read_options
 from rqretry.spark.parquet_files import HIDDEN, Folder, absolute
-from rqretry.spark.position import EARLIEST
+from rqretry.spark.position import EARLIEST, Position
 
 CHECKPOINT = f"{HIDDEN}checkpoint"
 _COUNTS = "events long, files long"
@@ -121,12 +121,15 @@ def archive(  # noqa: PLR0913 - options by name
 
 
 def _starting(folder: Folder, partitions: Collection[TopicPartition]) -> str:
-    """Where a query without a checkpoint begins: behind what the files hold."""
-    ends: dict[str, dict[str, str]] = {}
-    for (topic, number), position in ends_of(books_in(folder)).items():
-        if (topic, number) in partitions:
-            ends.setdefault(topic, {})[str(number)] = str(position)
-    return json.dumps(ends) if ends else EARLIEST
+    """Where a query without a checkpoint begins: behind what the files hold.
+
+    What is in no file begins at its very beginning, so that it is noticed where that was trimmed.
+    """
+    known, starts = ends_of(books_in(folder)), dict[str, dict[str, str]]()
+    for topic, number in partitions:
+        position = known.get((topic, number), Position())
+        starts.setdefault(topic, {})[str(number)] = str(position)
+    return json.dumps(starts) if starts else EARLIEST
 
 
 def _start(

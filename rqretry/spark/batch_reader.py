@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from rqretry.spark.continuity import check_range
 from rqretry.spark.dead_letters import Stored, read_stored, stored_parts
 from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.filters import Pruning
 from rqretry.spark.history_ranges import Span, plan, read_span
-from rqretry.spark.offsets import Histories, check_kept, histories_of
+from rqretry.spark.offsets import Histories, histories_of
 from rqretry.spark.options import HISTORY, Options
 from rqretry.spark.position import EARLIEST, LATEST, Wanted
 
@@ -40,8 +41,8 @@ class BatchReader(DataSourceReader):
                 yield from read_stored(self.options, partition, self.schema)
 
     def _spans(self, histories: Histories) -> list[Span]:
-        starting: Wanted = self.options.starting or EARLIEST
-        ending: Wanted = self.options.ending or LATEST
+        starting: Wanted = self.options.starts or EARLIEST
+        ending: Wanted = self.options.ends or LATEST
         bounds = histories.bounds()
         starts = histories.resolve("startingOffsets", starting, bounds)
         ends = histories.resolve("endingOffsets", ending, bounds)
@@ -51,8 +52,8 @@ class BatchReader(DataSourceReader):
             )
             if not self.pruning.takes(*partition):
                 del ends[partition]
-            elif starts[partition] < ends[partition] and self.options.fail_on_data_loss:
-                check_kept(partition, starts[partition], bounds[partition].kept)
+            elif starts[partition] < ends[partition]:
+                check_range(histories, partition, starts[partition], bounds[partition])
         sizes = {
             partition: bounds[partition].share(starts[partition], end)
             for partition, end in ends.items()

@@ -29,6 +29,9 @@ _HISTORY: list[tuple[str, pa.DataType]] = [
     ("tag", pa.string()),
     ("keys", _TEXTS),
     ("message_group", pa.string()),
+    ("entry", pa.int64()),
+    ("buffer_seconds", pa.float64()),
+    ("handler_seconds", pa.float64()),
 ]
 _MESSAGE: list[tuple[str, pa.DataType]] = [
     ("topic", pa.string()),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rqretry.core.failure_record import AttemptError, fingerprint_of_text, read_attempt_record
-from rqretry.core.history_notes import decode_columns
+from rqretry.core.history_notes import TIMES_WIDTH, decode_columns
 
 _OUTCOMES = {
     "publish": "stored",
@@ -45,6 +45,7 @@ text every quote has a backslash before it, so only fields match."""
 DESTINATIONS = ("attempt", "outcome", "level", "due_time")
 ERRORS = ("error_type", "error_message", "fingerprint")
 PROPERTIES = ("tag", "keys", "message_group", "trace_id")
+TIMES = ("buffer_seconds", "handler_seconds")
 
 Numbers = npt.NDArray[np.int64]
 
@@ -59,6 +60,7 @@ class Calls:
         ids: The ids of the messages of all of them.
         counts: How many messages each has.
         starts: Where the messages of each begin in `ids`.
+        times: When the handlers of each ran; b"" where that is not known.
     """
 
     verbs: Sequence[bytes]
@@ -68,6 +70,7 @@ class Calls:
     ids: pa.Array
     counts: Numbers
     starts: Numbers
+    times: Sequence[bytes]
     by_verb: dict[str, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -158,6 +161,18 @@ def properties(calls: Calls) -> dict[str, pa.Array]:
     return {name: made.get(name, pa.nulls(total)) for name in PROPERTIES}
 
 
+def handler_times(calls: Calls) -> dict[str, pa.Array]:
+    """How long a delivery was in the worker's buffer, and its handler ran."""
+    seconds = np.full((len(calls.ids), len(TIMES)), np.nan)
+    sizes = enumerate(zip(calls.times, calls.counts.tolist(), strict=True))
+    known = [number for number, (times, count) in sizes if len(times) == TIMES_WIDTH * count]
+    if known:
+        halves = np.frombuffer(b"".join([calls.times[number] for number in known]), "<f2")
+        seconds[calls.rows(known)] = halves.reshape(-1, len(TIMES))
+    columns = zip(TIMES, seconds.T, strict=True)
+    return {name: pa.array(column, mask=np.isnan(column)) for name, column in columns}
+
+
 def error_type(error: AttemptError) -> str | None:
     """The exception's type; where none was raised, the cause if it is more than a failure."""
     return error.type or (error.cause if error.cause != "failure" else None)
@@ -208,5 +223,10 @@ def _texts(known: Sequence[str | None], which: Numbers) -> pa.Array:
 
 def needed(names: Sequence[str]) -> Iterator[Any]:
     """The functions that make the requested columns."""
-    makers = {destinations: DESTINATIONS, errors: ERRORS, properties: PROPERTIES}
+    makers = {
+        destinations: DESTINATIONS,
+        errors: ERRORS,
+        properties: PROPERTIES,
+        handler_times: TIMES,
+    }
     return (maker for maker, made in makers.items() if not set(made).isdisjoint(names))

@@ -17,7 +17,7 @@ from rqretry.spark.event_details import Calls, needed
 from rqretry.spark.position import Position
 
 # Where the values are in an entry: names and values come in turn.
-VERB, GROUP, WORKER, IDS, NOTES, BLOB = 1, 3, 5, 7, 9, 11
+VERB, GROUP, WORKER, IDS, NOTES, BLOB, TIMES = 1, 3, 5, 7, 9, 11, 13
 
 
 class Page:
@@ -71,6 +71,7 @@ class Page:
             self._ids,
             self._counts,
             self._starts,
+            [fields[TIMES] if len(fields) > TIMES else b"" for fields in self._fields],
         )
 
     def _column(self, column: pa.Field, details: dict[str, pa.Array]) -> pa.Array:
@@ -80,6 +81,7 @@ class Page:
             "offset": self._offsets,
             "event": lambda: self._repeated(self._of_calls(VERB), pa.string()),
             "event_time": self._times,
+            "entry": self._numbers,
             "message_id": lambda: self._ids,
             "group": lambda: self._texts(GROUP),
             "worker": lambda: self._texts(WORKER),
@@ -99,6 +101,10 @@ class Page:
     def _times(self) -> pa.Array:
         ms = [int(name.partition(b"-")[0]) for name in self._names]
         return self._repeated(ms, pa.timestamp("ms", "UTC"))
+
+    def _numbers(self) -> pa.Array:
+        numbers = [int(name.partition(b"-")[2]) for name in self._names]
+        return self._repeated(numbers, pa.int64())
 
     def _offsets(self) -> pa.Array:
         indexes = np.arange(len(self._ids)) - np.repeat(self._starts, self._counts)

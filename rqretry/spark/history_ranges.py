@@ -13,9 +13,10 @@ from pyspark.sql.datasource import InputPartition
 from rqretry.protocol import history
 from rqretry.protocol.command import Command
 from rqretry.protocol.history import Entry
+from rqretry.spark.continuity import Numbering, check_trimmed
 from rqretry.spark.events import IDS, Page
 from rqretry.spark.filters import Pruning
-from rqretry.spark.offsets import Histories, TopicPartition, check_kept, histories_of, span
+from rqretry.spark.offsets import Histories, TopicPartition, histories_of, span
 from rqretry.spark.options import Options
 from rqretry.spark.position import Position
 
@@ -78,16 +79,18 @@ def read_span(
     """The rows of a span, page by page.
 
     Raises:
-        DataLoss: A part of it was dropped, and failOnDataLoss is set.
+        DataLoss: A part of it is not there, and failOnDataLoss is set.
     """
     partition = part.topic, part.partition
     # The next page is on its way while Arrow and Spark work on this one.
     with histories_of(options) as histories, ThreadPoolExecutor(1) as fetcher:
         position, count = part.start, _FIRST_FETCH
+        numbering = Numbering.at(histories, partition, position)
         fetch = partial(_page, histories, partition, part.end)
         coming = fetcher.submit(fetch, position, count)
         while position < part.end:
             page = coming.result()
+            numbering.check(page)
             more = len(page) == count
             if more:
                 position = Position.after(page[-1][0].decode())
@@ -98,6 +101,7 @@ def read_span(
             if rows.rows:
                 yield rows.batch(schema)
             if not more:
+                numbering.ends(part.end.number and part.end.number + (part.end.item > 0))
                 return
 
 
@@ -118,6 +122,6 @@ def _page(
     ]
     page, kept = histories.store.run_all(look)
     if histories.options.fail_on_data_loss:
-        check_kept(partition, start, kept)
+        check_trimmed(partition, start, kept)
     found: Sequence[Entry] = page
     return found

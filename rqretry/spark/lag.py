@@ -1,10 +1,12 @@
 """How far a reader of the history is behind, and when what it has not read will be trimmed."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rqretry.spark.offsets import Bounds, Histories, TopicPartition
-from rqretry.spark.position import Position
+from rqretry.spark.position import ABOUT, Position
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
 """Bytes of history that a partition keeps by default (docs/decisions/0025-history.md)."""
@@ -55,3 +57,32 @@ def _trimmed_in(known: Bounds, behind_ms: int) -> float | None:
     limit = DEFAULT_LIMIT if known.kept.limit is None else known.kept.limit
     left = limit - bytes_per_ms * behind_ms
     return round(max(0.0, left / bytes_per_ms / 1000), 1)
+
+
+def behind_latest(progress: Any) -> dict[str, int]:
+    """How far a streaming query is behind, by "topic/partition".
+
+    Args:
+        progress: A StreamingQueryProgress, as `lastProgress` and listeners give it.
+
+    Returns:
+        How many entries of each history were not read by the batch: calls, each with its messages.
+    """
+    behind: dict[str, int] = {}
+    for source in progress["sources"]:
+        latest, end = (_numbers(source[name]) for name in ("latestOffset", "endOffset"))
+        behind |= {name: max(0, n - end.get(name, 1)) for name, n in latest.items()}
+    return behind
+
+
+def _numbers(offsets: Any) -> dict[str, int]:
+    """The number of the next entry, of each history; nothing where they are another source's."""
+    found = json.loads(offsets) if isinstance(offsets, str) else offsets
+    if not isinstance(found, dict) or ABOUT not in found:
+        return {}
+    return {
+        f"{topic}/{partition}": max(1, Position.parse(text).number)
+        for topic, parts in found.items()
+        if not topic.startswith(ABOUT)
+        for partition, text in parts.items()
+    }

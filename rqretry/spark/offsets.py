@@ -1,5 +1,6 @@
 """Where the histories of topics begin and end, and how far a number of rows goes."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from rqretry.protocol import history
 from rqretry.protocol.command import Command
 from rqretry.protocol.history import Kept
 from rqretry.protocol.keys import PartitionKeys
-from rqretry.spark.error_messages import DataLoss
 from rqretry.spark.events import IDS
 from rqretry.spark.options import Options
 from rqretry.spark.position import EARLIEST, LATEST, Offsets, Position, Wanted
@@ -65,7 +65,9 @@ class Histories:
         """Every partition of the requested topics. Raises TopicNotFound."""
         wanted = self.options.topics
         if wanted is None:
+            pattern = re.compile(self.options.pattern or ".*")
             records = self.store.perform(self.catalog.topics.all())
+            records = [record for record in records if pattern.fullmatch(record.name)]
         else:
             records = [self.store.perform(self.catalog.store.topic(name)) for name in wanted]
         return [(record.name, n) for record in records for n in range(record.partitions)]
@@ -79,7 +81,7 @@ class Histories:
         found = self.partitions()
         commands: list[Command[Any]] = []
         for keys in map(self.keys, found):
-            commands += (history.last_entry(keys), history.first_entry(keys), history.kept(keys))
+            commands += (history.first_entry(keys), history.kept(keys), history.last_entry(keys))
         replies = iter(self.store.run_all(commands) if commands else ())
         triples = zip(found, replies, replies, replies, strict=True)
         return {partition: _bounds(*triple) for partition, *triple in triples}
@@ -139,18 +141,7 @@ def span(start: Position, end: Position) -> dict[str, str]:
     return {"start": start.entry, "end": end.entry if end.item else f"({end.entry}"}
 
 
-def check_kept(partition: TopicPartition, position: Position, kept: Kept) -> None:
-    """That nothing from this position on was dropped. Raises DataLoss."""
-    if kept.lost and Position.parse(kept.lost) >= position._replace(item=0):
-        topic, number = partition
-        raise DataLoss(
-            f"the history of topic {show(topic)}, partition {number}, was trimmed up to"
-            f" {kept.lost} before it was read from {position}: read it more often, or raise its"
-            " limit; set failOnDataLoss to false to continue with what is left"
-        )
-
-
-def _bounds(last: str, first: str, kept: Kept) -> Bounds:
+def _bounds(first: str, kept: Kept, last: str) -> Bounds:
     lost = Position.after(kept.lost) if kept.lost else Position()
     end = Position.after(last) if last else lost
     begin = Position.parse(first) if first else end
@@ -160,4 +151,5 @@ def _bounds(last: str, first: str, kept: Kept) -> Bounds:
 def _position(text: str, known: Bounds) -> Position:
     if text == EARLIEST:
         return known.begin
-    return known.end if text == LATEST else Position.parse(text)
+    position = known.end if text == LATEST else Position.parse(text)
+    return position if position.number or position.item else min(position, known.end)

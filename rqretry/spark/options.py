@@ -1,11 +1,13 @@
 """The options of the data source, read and checked on the driver before anything runs."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from rqretry.core.durations import seconds
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.limits import check_group, check_topic, read_whole
 from rqretry.core.settings import Settings
@@ -17,6 +19,14 @@ ALL_TOPICS = "*"
 # Spark hands these to every source or sink.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _BOOLEANS = {"true": True, "false": False}
+_TOPICS = ("topic", "subscribe", "subscribePattern")
+_REFUSED = {
+    "assign": "name partitions in startingOffsets and endingOffsets, or filter by partition",
+    "startingoffsetsbytimestamp": "write times into startingOffsets, as milliseconds",
+    "endingoffsetsbytimestamp": "write times into endingOffsets, as milliseconds",
+    "columns": "give the read a schema with the columns you want, as in .schema('event string')",
+}
+"""Options of other sources that there are not here, and what to do."""
 MAX_BATCH_SIZE = 500
 FETCH_SIZE = 20_000
 MAX_FETCH_SIZE = 100_000
@@ -32,7 +42,12 @@ class Options:
     group: str | None = None
     starting: Wanted | None = None
     ending: Wanted | None = None
+    pattern: str | None = None
+    starting_ms: int | None = None
+    ending_ms: int | None = None
     max_per_trigger: int | None = None
+    min_per_trigger: int | None = None
+    max_trigger_delay_s: float | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -44,10 +59,20 @@ class Options:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics to read; None for all of the namespace."""
+        """The topics to read; None for all of the namespace, or those that the pattern takes."""
         if self.topic == ALL_TOPICS:
             return None
         return tuple(check_topic(name.strip()) for name in self.topic.split(","))
+
+    @property
+    def starts(self) -> Wanted | None:
+        """Where a read begins, as it is given; a time wins, as for Kafka."""
+        return self.starting if self.starting_ms is None else str(self.starting_ms)
+
+    @property
+    def ends(self) -> Wanted | None:
+        """Where a batch read ends, as it is given."""
+        return self.ending if self.ending_ms is None else str(self.ending_ms)
 
     @property
     def target(self) -> str:
@@ -67,10 +92,14 @@ def read_options(given: Mapping[str, str]) -> Options:
     texts = {name: lowered[name.lower()] for name in NAMES if name.lower() in lowered}
     if texts.get("kind", HISTORY) not in KINDS:
         refuse("option kind", texts["kind"], f"must be one of {', '.join(KINDS)}")
-    if not texts.get("topic"):
+    named = [name for name in _TOPICS if texts.get(name)]
+    if not named:
         raise InvalidArgument(
             'option topic is missing: name a topic, several as "a,b", or "*" for all to read'
         )
+    if len(named) > 1:
+        raise InvalidArgument(f"options {' and '.join(named)} name the topics: give one of them")
+    texts["topic"] = texts.get("topic") or texts.pop("subscribe", None) or ALL_TOPICS
     settings = Settings.read(texts.get("url"), texts.get("namespace"))
     found = {
         name: read(f"option {option}", texts[option])
@@ -91,11 +120,15 @@ def check_batch(options: Options) -> Options:
     """Options that a batch read does not have."""
     if options.max_per_trigger is not None:
         raise InvalidArgument("option maxOffsetsPerTrigger is for streaming reads: remove it")
-    if options.starting == LATEST:
+    if options.min_per_trigger or options.max_trigger_delay_s:
+        raise InvalidArgument(
+            "options minOffsetsPerTrigger and maxTriggerDelay are for streaming reads: remove them"
+        )
+    if options.starts == LATEST:
         raise InvalidArgument('option startingOffsets "latest" would read nothing in a batch')
-    if options.ending == EARLIEST:
+    if options.ends == EARLIEST:
         raise InvalidArgument('option endingOffsets "earliest" would read nothing')
-    return options
+    return _check_headers(options)
 
 
 def check_stream(options: Options) -> Options:
@@ -105,14 +138,30 @@ def check_stream(options: Options) -> Options:
             f"kind {show(options.kind)} cannot be read as a stream: only the history is a log;"
             " read it as a batch"
         )
-    if options.ending is not None:
-        raise InvalidArgument("option endingOffsets is for batch reads: remove it")
+    if options.ends is not None:
+        name = "endingOffsets" if options.ending_ms is None else "endingTimestamp"
+        raise InvalidArgument(f"option {name} is for batch reads: remove it")
+    if options.max_trigger_delay_s and not options.min_per_trigger:
+        raise InvalidArgument(
+            "option maxTriggerDelay is how long minOffsetsPerTrigger may wait: give both"
+        )
+    return _check_headers(options)
+
+
+def _check_headers(options: Options) -> Options:
+    if options.include_headers and options.kind == HISTORY:
+        raise InvalidArgument(
+            "option includeHeaders is for kinds messages and dead_letters: the history has no"
+            " headers"
+        )
     return options
 
 
 def _check_names(given: Iterable[str]) -> None:
     known = {name.lower(): name for name in NAMES}
     for name in given:
+        if name.lower() in _REFUSED:
+            raise InvalidArgument(f"there is no option {show(name)}: {_REFUSED[name.lower()]}")
         if name.lower() not in known and name.lower() not in _SPARKS_OWN:
             near = get_close_matches(name.lower(), known, 1)
             hint = f"; did you mean {known[near[0]]}?" if near else f": {', '.join(NAMES)}"
@@ -135,18 +184,36 @@ def _count(name: str, text: str, most: int = 10**9) -> int:
 
 
 def _flag(name: str, text: str) -> bool:
-    if text.lower() not in _BOOLEANS:
+    value = _BOOLEANS.get(text.strip().lower())
+    if value is None:
         refuse(name, text, "must be true or false")
-    return _BOOLEANS[text.lower()]
+    return value
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        refuse(name, text, f"is not a regular expression: {error}")
+    return text
+
+
+def _seconds(name: str, text: str) -> float:
+    return seconds(text, name=name, minimum=0.001)
 
 
 _READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "topic": ("topic", _text),
+    "subscribePattern": ("pattern", _pattern),
     "kind": ("kind", _text),
     "group": ("group", _group),
     "startingOffsets": ("starting", read_offsets),
     "endingOffsets": ("ending", read_offsets),
+    "startingTimestamp": ("starting_ms", partial(_count, most=10**15)),
+    "endingTimestamp": ("ending_ms", partial(_count, most=10**15)),
     "maxOffsetsPerTrigger": ("max_per_trigger", _count),
+    "minOffsetsPerTrigger": ("min_per_trigger", _count),
+    "maxTriggerDelay": ("max_trigger_delay_s", _seconds),
     "minPartitions": ("min_partitions", _count),
     "failOnDataLoss": ("fail_on_data_loss", _flag),
     "includeHeaders": ("include_headers", _flag),
@@ -157,4 +224,4 @@ _READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "pushFilters": ("push_filters", _flag),
 }
 """Of each option: the field, and what reads its text (given the option's name for errors)."""
-NAMES = ("url", "namespace", *_READERS)
+NAMES = ("url", "namespace", "subscribe", *_READERS)

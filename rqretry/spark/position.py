@@ -51,6 +51,8 @@ class Position(NamedTuple):
 
 Offsets = dict[str, dict[str, str]]
 """{topic: {partition: position}}, as in checkpoints and in startingOffsets."""
+ABOUT = "@"
+"""What names in offsets begin with that are no topics; no topic's does."""
 Wanted = str | Offsets
 """startingOffsets or endingOffsets: one position for all partitions, or one for each."""
 

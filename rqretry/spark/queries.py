@@ -1,12 +1,14 @@
 """What a report asks of the history, in Spark SQL; `{history}` and the like are other answers.
 
-Times are seconds. A delivery is a lease and the next thing that happened to it. A message that was
-published with a delay counts from when it was delivered, not from when it was published.
+Times are seconds. A delivery is a lease and the next thing that happened to it: `queued` before it,
+`held` from it on, of which the worker says how long it was in its buffer and in its handler. A
+message that was published with a delay counts from when it was delivered, not from when it was
+published.
 """
 
 EVENTS = """
 SELECT topic, partition, `group`, message_id, event, event_time, attempt, outcome, error_type,
-       error_message, fingerprint, due_time,
+       error_message, fingerprint, due_time, entry, buffer_seconds, handler_seconds,
        struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
               CAST(split(offset, '[-:]')[1] AS BIGINT) AS number,
               CAST(split(offset, '[-:]')[2] AS BIGINT) AS item) AS position
@@ -14,10 +16,18 @@ FROM {history}
 """
 
 DELIVERIES = """
-SELECT topic, `group`, message_id, attempt, settled,
-       (unix_micros(settled_at) - unix_micros(event_time)) / 1e6 AS seconds
-FROM (SELECT *, lead(event) OVER steps AS settled, lead(event_time) OVER steps AS settled_at
-      FROM {events} WHERE event IN ('lease', 'succeed', 'fail', 'release', 'expire')
+SELECT topic, `group`, message_id, attempt, buffer, handler,
+       CASE WHEN next IN ('succeed', 'fail', 'release', 'expire') THEN next END AS settled,
+       (unix_micros(next_at) - unix_micros(event_time)) / 1e6 AS held,
+       CASE WHEN made_ready THEN (unix_micros(event_time) - unix_micros(before_at)) / 1e6 END
+       AS queued
+FROM (SELECT *, lead(event) OVER steps AS next, lead(event_time) OVER steps AS next_at,
+             lead(buffer_seconds) OVER steps AS buffer, lead(handler_seconds) OVER steps AS handler,
+             lag(event_time) OVER steps AS before_at,
+             lag(outcome) OVER steps = 'ready' AS made_ready
+      FROM {events}
+      WHERE event IN ('lease', 'succeed', 'fail', 'release', 'expire', 'promote', 'redrive',
+                      'replay')
       WINDOW steps AS (PARTITION BY topic, partition, `group`, message_id ORDER BY position))
 WHERE event = 'lease'
 """
@@ -44,9 +54,10 @@ FROM tried LEFT JOIN born USING (topic, message_id) WHERE deliveries > 0
 
 GROUPS = """
 WITH handled AS (
-    SELECT topic, `group`, sum(seconds) FILTER (WHERE settled <> 'lease') AS handler_seconds,
-           sum(seconds) FILTER (WHERE settled IN ('fail', 'expire', 'release')) AS wasted_seconds,
-           percentile_approx(seconds, 0.95) FILTER (WHERE settled <> 'lease') AS handler_p95
+    SELECT topic, `group`, sum(handler) AS handler_seconds,
+           sum(handler) FILTER (WHERE settled <> 'succeed') AS wasted_seconds,
+           percentile_approx(handler, 0.95) AS handler_p95,
+           sum(held) FILTER (WHERE settled IS NOT NULL) AS held_seconds
     FROM {deliveries} GROUP BY topic, `group`),
 counted AS (
     SELECT topic, `group`, count(*) AS messages, sum(deliveries) AS deliveries,
@@ -54,8 +65,8 @@ counted AS (
            sum(deliveries) / count(*) AS amplification
     FROM {messages} GROUP BY topic, `group`)
 SELECT topic, `group`, messages, deliveries, amplification, committed, died, dead,
-       coalesce(handler_seconds, 0) AS handler_seconds,
-       coalesce(wasted_seconds, 0) AS wasted_seconds, handler_p95
+       handler_seconds, nvl2(handler_seconds, coalesce(wasted_seconds, 0), NULL) AS wasted_seconds,
+       handler_p95, coalesce(held_seconds, 0) AS held_seconds
 FROM counted JOIN handled USING (topic, `group`)
 ORDER BY handler_p95 DESC NULLS LAST, topic, `group`
 """
@@ -72,7 +83,11 @@ TIMES = """
 WITH measured AS (
     SELECT topic, `group`, 'waiting' AS measure, waited AS seconds FROM {messages}
     UNION ALL SELECT topic, `group`, 'to success', to_success FROM {messages}
-    UNION ALL SELECT topic, `group`, 'handler', seconds FROM {deliveries} WHERE settled <> 'lease'),
+    UNION ALL SELECT topic, `group`, 'queue', waited FROM {messages}
+    UNION ALL SELECT topic, `group`, 'queue', queued FROM {deliveries}
+    UNION ALL SELECT topic, `group`, 'buffer', buffer FROM {deliveries}
+    UNION ALL SELECT topic, `group`, 'handler', handler FROM {deliveries}
+    UNION ALL SELECT topic, `group`, 'held', held FROM {deliveries} WHERE settled IS NOT NULL),
 summed AS (
     SELECT topic, `group`, measure, count(*) AS count, max(seconds) AS longest,
            percentile_approx(seconds, array(0.5, 0.9, 0.95, 0.99)) AS parts
@@ -101,5 +116,18 @@ FROM listed GROUP BY topic, `group`, fingerprint, error_type
 ORDER BY died DESC, topic, `group`, fingerprint
 """
 
-TABLES = {"groups": GROUPS, "attempts": ATTEMPTS, "times": TIMES, "dead": DEAD}
+LOSSES = """
+WITH entries AS (
+    SELECT DISTINCT topic, partition, entry, position.ms AS ms, event_time AS at
+    FROM {events} WHERE entry IS NOT NULL),
+steps AS (
+    SELECT *, coalesce(lag(entry) OVER history, 0) AS behind
+    FROM entries WINDOW history AS (PARTITION BY topic, partition ORDER BY ms, entry))
+SELECT topic, partition, behind AS after_entry, entry AS next_entry, at AS next_at,
+       CASE WHEN entry > behind THEN 'missing' ELSE 'written anew' END AS what,
+       CASE WHEN entry > behind THEN entry - behind - 1 END AS missing_entries
+FROM steps WHERE entry <> behind + 1 ORDER BY topic, partition, ms, entry
+"""
+
+TABLES = {"groups": GROUPS, "attempts": ATTEMPTS, "times": TIMES, "dead": DEAD, "losses": LOSSES}
 """The tables of a report, by the names of their files."""

@@ -29,6 +29,7 @@ class ReportSummary:
         attempts: Of each group and attempt: deliveries and how they ended.
         times: Percentiles of waiting, handling and time to success.
         dead: Dead letters by fingerprint of the last error, with examples.
+        losses: Where entries of the history are missing, or were written anew over lost ones.
     """
 
     output: str
@@ -36,6 +37,7 @@ class ReportSummary:
     attempts: Rows = field(default_factory=list)
     times: Rows = field(default_factory=list)
     dead: Rows = field(default_factory=list)
+    losses: Rows = field(default_factory=list)
 
 
 def report(

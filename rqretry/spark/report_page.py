@@ -64,6 +64,8 @@ def _slow(rows: Sequence[Row]) -> Iterator[Plot]:
     bars: list[Bar] = []
     for row in rows:
         whole, wasted = row["handler_seconds"], row["wasted_seconds"]
+        if whole is None:  # of a simple consumer
+            continue
         value = f"{wasted:,.1f} of {whole:,.1f} s wasted"
         bars.append(Bar(_name(row), [("good", whole - wasted), ("bad", wasted)], value))
     yield "", bars
@@ -99,11 +101,15 @@ def _dead(rows: Sequence[Row]) -> Iterator[Plot]:
     yield "", bars
 
 
+def _losses(_rows: Sequence[Row]) -> Iterator[Plot]:
+    yield from ()
+
+
 def _name(row: Row) -> str:
     return f"{row['topic']} / {row['group']}"
 
 
-_PLOTS = {"groups": _slow, "attempts": _attempts, "times": _times, "dead": _dead}
+_PLOTS = {"groups": _slow, "attempts": _attempts, "times": _times, "dead": _dead, "losses": _losses}
 """The plots of each table's rows."""
 
 

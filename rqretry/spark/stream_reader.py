@@ -1,5 +1,7 @@
 """Streaming reads of the history: exact offsets, admission control, and a stop at "now"."""
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rqretry.core.errors import ConfigError, RqretryError, show
+from rqretry.spark.continuity import check_range, name_of, report_loss
 from rqretry.spark.error_messages import DataLoss, plain_in_worker
 from rqretry.spark.history_ranges import Span, plan, read_span
 from rqretry.spark.offsets import (
@@ -21,15 +24,16 @@ from rqretry.spark.offsets import (
     Histories,
     Positions,
     TopicPartition,
-    check_kept,
     histories_of,
 )
 from rqretry.spark.options import Options
-from rqretry.spark.position import LATEST, Offsets, Position, Wanted
+from rqretry.spark.position import ABOUT, LATEST, Offsets, Position, Wanted
 
-_ABOUT = "@"
-"""The key of the offsets that names their owner; no topic can have this name."""
 _NAMESPACE = "namespace"
+_TRIGGER_DELAY_S = 900.0
+"""As for Kafka."""
+_EPOCHS = f"{ABOUT}epochs"
+"""The key of the offsets that names when each history began, by topic/partition."""
 
 
 @dataclass
@@ -40,12 +44,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     schema: pa.Schema
 
     target: Positions | None = field(default=None, init=False)
+    triggered_at: float = field(default=-math.inf, init=False)
+    """When the last batch was planned (monotonic)."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: startingOffsets, by default what comes from now on."""
-        starting: Wanted = self.options.starting or LATEST
+        starting: Wanted = self.options.starts or LATEST
         with plain_in_worker(), histories_of(self.options) as histories:
-            return self._spelled(histories.resolve("startingOffsets", starting, histories.bounds()))
+            bounds = histories.bounds()
+            return self._spelled(histories.resolve("startingOffsets", starting, bounds), bounds)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
@@ -53,9 +60,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds = self._bounds(histories, start)
             starts = self._starts(start, bounds)
             ends = {which: self._end(which, known, starts) for which, known in bounds.items()}
+            if self._waits(histories, starts, ends):
+                return start
             if isinstance(limit, ReadMaxRows):
                 ends = _admitted(histories, starts, ends, limit.max_rows)
-            return self._spelled(ends)
+            return self._spelled(ends, bounds)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The read limit: the option maxOffsetsPerTrigger."""
@@ -65,7 +74,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where the history ends now; it shows in the query's progress."""
         with plain_in_worker(), histories_of(self.options) as histories:
-            return self._spelled(histories.ends())
+            bounds = histories.bounds()
+            ends = {partition: known.end for partition, known in bounds.items()}
+            return self._spelled(ends, bounds)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Everything up to now, and nothing that comes later."""
@@ -78,10 +89,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._read(end)
             bounds = self._bounds(histories, end)
             starts = self._starts(start, bounds) if bounds else {}
-            live = {which: position for which, position in ends.items() if which in starts}
+            old = self._made_anew(end, bounds)
+            live = {p: position for p, position in ends.items() if p in starts and p not in old}
             for partition, position in live.items():
-                if starts[partition] < position and self.options.fail_on_data_loss:
-                    check_kept(partition, starts[partition], bounds[partition].kept)
+                if starts[partition] < position:
+                    check_range(histories, partition, starts[partition], bounds[partition])
             return plan(live, starts, self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -111,9 +123,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bounds
 
     def _starts(self, start: Offsets, bounds: dict[TopicPartition, Bounds]) -> Positions:
-        """Where each partition continues; a new one starts at its beginning."""
-        known = self._read(start)
-        return {partition: known.get(partition, found.begin) for partition, found in bounds.items()}
+        """Where each partition continues; a new one, and one made anew, starts at its beginning."""
+        known, anew = self._read(start), self._made_anew(start, bounds)
+        return {p: Position() if p in anew else known.get(p, Position()) for p in bounds}
+
+    def _made_anew(
+        self, offsets: Offsets, bounds: dict[TopicPartition, Bounds]
+    ) -> set[TopicPartition]:
+        """The partitions whose history is not the one that was read. Raises DataLoss."""
+        anew: set[TopicPartition] = set()
+        for partition, known in bounds.items():
+            epoch = offsets.get(_EPOCHS, {}).get("{}/{}".format(*partition), "")
+            if "" not in (epoch, known.kept.epoch) and epoch != known.kept.epoch:
+                anew.add(partition)
+                report_loss(
+                    f"{name_of(partition)} was made anew with {known.kept.entries} entries since"
+                    " it was read: the topic was deleted, or the server emptied, and what was not"
+                    " read by then is lost",
+                    fail=self.options.fail_on_data_loss,
+                )
+        return anew
+
+    def _waits(self, histories: Histories, starts: Positions, ends: Positions) -> bool:
+        """Whether to wait for more events: minOffsetsPerTrigger, for maxTriggerDelay at most."""
+        least, now = self.options.min_per_trigger or 0, time.monotonic()
+        delay_s = self.options.max_trigger_delay_s or _TRIGGER_DELAY_S
+        if self.target is None and now - self.triggered_at < delay_s:
+            for partition, end in ends.items():
+                least -= histories.walk(partition, starts[partition], end, least)[1] if least else 0
+            if least:
+                return True
+        self.triggered_at = now
+        return False
 
     def _end(self, partition: TopicPartition, known: Bounds, starts: Positions) -> Position:
         end = known.end
@@ -123,8 +164,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topic, number = partition
             raise DataLoss(
                 f"the history of topic {show(topic)}, partition {number}, ends at {known.end},"
-                f" before {starts[partition]} where this query continues: the server lost data, or"
-                " is another one; set failOnDataLoss to false to wait for newer events"
+                f" before {starts[partition]} where this query continues: the server has lost data,"
+                " or is another one; set failOnDataLoss to false to wait for newer events"
             )
         return max(end, starts[partition])
 
@@ -132,19 +173,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {
             (topic, int(number)): Position.parse(text)
             for topic, parts in offsets.items()
-            if topic != _ABOUT
+            if not topic.startswith(ABOUT)
             for number, text in parts.items()
         }
 
-    def _spelled(self, positions: Positions) -> Offsets:
-        offsets: Offsets = {_ABOUT: {_NAMESPACE: self.options.settings.namespace}}
+    def _spelled(self, positions: Positions, bounds: dict[TopicPartition, Bounds]) -> Offsets:
+        offsets: Offsets = {ABOUT: {_NAMESPACE: self.options.settings.namespace}}
+        offsets[_EPOCHS] = {
+            "{}/{}".format(*p): bounds[p].kept.epoch for p in sorted(positions) if p in bounds
+        }
         for (topic, number), position in sorted(positions.items()):
             offsets.setdefault(topic, {})[str(number)] = str(position)
         return offsets
 
     def _check_origin(self, offsets: dict[str, Any]) -> None:
         namespace = self.options.settings.namespace
-        found = offsets.get(_ABOUT, {}).get(_NAMESPACE, namespace)
+        found = offsets.get(ABOUT, {}).get(_NAMESPACE, namespace)
         if found != namespace:
             raise ConfigError(
                 f"this checkpoint is of namespace {show(found)}, and the query reads"

@@ -65,6 +65,7 @@ class Execution:
             message = self._message(delivery)
         except CodecError as error:
             return self.failure(delivery, "undecodable", str(error), level=DEAD)
+        delivery.started_at = started
         call: Any = self._call
         if observer.installed is not None:
             namespace = delivery.place.keys.partition.namespace
@@ -142,8 +143,7 @@ class Execution:
         delay_ms: int | None = None,
     ) -> Failure:
         """A failed attempt that raised nothing."""
-        ran = time.monotonic() - delivery.leased_at
-        record = describe_cause(cause, reason, self._worker, ran, delivery.trace)
+        record = describe_cause(cause, reason, self._worker, delivery.ran_s, delivery.trace)
         delay: int | str = "" if delay_ms is None else delay_ms
         return Failure(delivery.receipt, level, delay, self._random.random(), cause, record)
 
@@ -290,7 +290,7 @@ class RunningAttempts:
     def _time_out(self, delivery: Delivery) -> None:
         seconds = self._spec.consume_timeout_ms / 1000
         reason = f"the handler ran longer than consume_timeout, {seconds:g} s"
-        delivery.settled = True
+        delivery.settled, delivery.ended_at = True, time.monotonic()
         failure = self._execution.failure(delivery, "timeout", reason)
         if self._spec.ordered and delivery in self.deliveries:
             self._held[delivery] = failure

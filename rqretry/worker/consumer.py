@@ -200,7 +200,7 @@ class Consumer:
             task.uncancel()
 
     def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:
-        delivery.settled = True
+        delivery.settled, delivery.ended_at = True, time.monotonic()
         if result is ConsumeResult.SUCCESS:  # the hot path
             self._results.succeed(delivery)
         elif isinstance(result, Failure):
@@ -279,6 +279,7 @@ class BatchConsumer(Consumer):
         watched = self.execution.watch(deliveries)
         messages = [delivery.message for delivery in deliveries]
         for delivery in deliveries:
+            delivery.started_at = started
             self.running.deliveries.add(delivery)
         try:
             answers = await self._batches.answers(messages, watched)

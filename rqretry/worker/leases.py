@@ -7,6 +7,7 @@ these changes by its own methods only.
 
 import asyncio
 import math
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +27,7 @@ FEED_EVERY_S = 5.0
 """The same where a group consumes another one's dead letters: looking is what fetches them."""
 _JUST_NOW_S = 1.0
 _REFUSED = {"PAUSED": PAUSED, "LIMITED": LIMITED, "RATED": LIMITED}
+_NOT_STARTED = math.nan
 _JUMP_MS = 60_000
 """As in lua/include/logical.lua: what is less is no jump."""
 
@@ -38,8 +40,8 @@ class Delivery:
     """
 
     __slots__ = (
-        "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "place",
-        "reported_at", "sent_at", "settled", "task", "watch",
+        "attempt", "data", "ended_at", "error", "id", "lease_no", "leased_at", "lost", "message",
+        "place", "reported_at", "sent_at", "settled", "started_at", "task", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,8 @@ class Delivery:
         self.error = error
         self.lease_no, self.attempt = numbers
         self.leased_at = self.sent_at = sent_at
+        self.started_at = self.ended_at = _NOT_STARTED
+        """When its handler started, and ended or was called off (monotonic)."""
         self.message: Any = None
         self.task: asyncio.Task[Any] | None = None
         self.watch: Watched | None = None
@@ -69,6 +73,12 @@ class Delivery:
     def receipt(self) -> Receipt:
         """What the scripts compare."""
         return Receipt(self.id, self.lease_no)
+
+    @property
+    def ran_s(self) -> float:
+        """How long its handler has run by now; 0 where none has."""
+        started = self.started_at
+        return 0.0 if math.isnan(started) else time.monotonic() - started
 
     @property
     def trace(self) -> str:

@@ -16,7 +16,18 @@ from rqretry.core.errors import AmbiguousResult, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer
 from rqretry.observability.observer import POSTPONED, RELEASED, SUCCESS
 from rqretry.protocol.command import MAX_BATCH, Command, batches
-from rqretry.protocol.lease import GONE, LATER, LIMIT, OK, Failed, Failure, fail, release, succeed
+from rqretry.protocol.lease import (
+    GONE,
+    LATER,
+    LIMIT,
+    OK,
+    Failed,
+    Failure,
+    encode_times,
+    fail,
+    release,
+    succeed,
+)
 from rqretry.transport.store import Store
 from rqretry.worker.leases import Delivery, Doubt, LeasedPlace, Release
 from rqretry.worker.settle_events import OutcomeReporter
@@ -270,7 +281,8 @@ class Settler:
                 if self._still_ours(delivery, None, sent_at):
                     self.succeed(delivery)
 
-        command = succeed(place.keys, [(d.id, d.lease_no) for d in batch], worker=self._worker)
+        receipts = [(d.id, d.lease_no) for d in batch]
+        command = succeed(place.keys, receipts, worker=self._worker, times=_times(batch))
         return Settlement(command, answered, again)
 
     def _fail_batch(
@@ -301,7 +313,10 @@ class Settler:
                     self.fail(delivery, failure)
 
         failures = [failure for _, failure in batch]
-        command = fail(place.keys, failures, worker=self._worker, tracebacks=tracebacks)
+        times = _times(delivery for delivery, _ in batch)
+        command = fail(
+            place.keys, failures, worker=self._worker, tracebacks=tracebacks, times=times
+        )
         return Settlement(command, answered, again)
 
     def _release_batch(self, place: LeasedPlace, batch: Sequence[Release], most: int) -> Settlement:
@@ -328,6 +343,7 @@ class Settler:
             worker=self._worker,
             delays_ms=[item.delay_ms for item in batch],
             max_postpones=most,
+            times=_times(item.delivery for item in batch) if most else b"",
         )
         return Settlement(command, answered, again)
 
@@ -337,6 +353,17 @@ def _batched(items: list[T]) -> Iterable[Sequence[T]]:
     if len(items) > MAX_BATCH:
         return batches(items)
     return (items,) if items else ()
+
+
+def _times(deliveries: Iterable[Delivery]) -> bytes:
+    """When the handlers ran."""
+    return encode_times(
+        [
+            seconds
+            for one in deliveries
+            for seconds in (one.started_at - one.leased_at, one.ended_at - one.started_at)
+        ]
+    )
 
 
 def _is_ours(delivery: Delivery) -> bool:

@@ -37,7 +37,7 @@ def test_the_history_goes_on_in_order_when_the_clock_goes_back(world: World) -> 
     world.publish("b")
     world.advance(SECOND)
     world.publish("c")
-    assert history_ids(world) == [f"{START_MS}-0", f"{START_MS}-1", f"{START_MS + 950}-0"]
+    assert history_ids(world) == [f"{START_MS}-1", f"{START_MS}-2", f"{START_MS + 950}-3"]
 
 
 def test_time_runs_on_from_its_mark_when_the_clock_goes_back(world: World) -> None:

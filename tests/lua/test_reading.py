@@ -165,7 +165,7 @@ def test_history_is_read_in_order_with_its_times(world: World) -> None:
     world.succeed(*first("a"))
     entries = world.run(inspect.history(world.keys, start="-"))
     assert [(id_, fields["e"]) for id_, fields in entries] == [
-        (f"{START_MS}-0", b"publish"),
-        (f"{START_MS}-1", b"lease"),
-        (f"{START_MS + SECOND}-0", b"succeed"),
+        (f"{START_MS}-1", b"publish"),
+        (f"{START_MS}-2", b"lease"),
+        (f"{START_MS + SECOND}-3", b"succeed"),
     ]

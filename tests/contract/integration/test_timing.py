@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
+from rqretry.admin.timeline import timing
 from rqretry.transport.connection import pack_slowly
 from rqretry.transport.store import Store
+from rqretry.worker.slots import Slots
 from tests.contract.integration.harness import Lab, Seen, counted
 
 LADDER = "1ms 5ms 10ms 30ms 60ms 120ms 180ms 240ms 300ms 360ms 420ms 480ms 540ms 600ms 1200ms"
@@ -138,7 +140,7 @@ async def test_the_first_retry_is_delivered_within_50_ms_of_its_due_time_by_an_i
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("server", ["redis-7"], indirect=True)
+@pytest.mark.parametrize("redis_server", ["redis-7"], indirect=True)
 async def test_the_whole_ladder_at_a_thousandth_keeps_each_wait_within_50_ms(lab: Lab) -> None:
     app, seen = lab.app(delay_levels=LADDER), Seen()
 
@@ -210,3 +212,40 @@ async def test_a_busy_group_does_not_starve_due_retries_nor_the_other_way_round(
 
     assert early.count(1) > 100
     assert early.count(2) > 100
+
+
+async def test_queue_buffer_and_handler_are_told_apart(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slots, "room", lambda _, running: 2 - running)
+    app, gate, ran = lab.app(), asyncio.Event(), list[float]()
+
+    @app.consumer("t", group="g", concurrency=1, max_retries=0)
+    async def handle(message: Message[Any]) -> ConsumeResult:
+        started = time.monotonic()
+        if message.body == "first":
+            await gate.wait()
+        ran.append(time.monotonic() - started)
+        return ConsumeResult.SUCCESS if message.body == "first" else ConsumeResult.FAILURE
+
+    begun = time.monotonic()
+    async with lab.working(app):
+        ids = [await app.publish("t", body) for body in ("first", "second")]
+        await counted(lab, "g", lease=2)  # the second waits in the buffer
+        leased = time.monotonic()
+        await asyncio.sleep(0.02)
+        waited = time.monotonic() - leased
+        gate.set()
+        await counted(lab, "g", succeed=1, dead=1)
+    took = time.monotonic() - begun
+    for id_, verb, handled in zip(ids, ("succeed", "fail"), ran, strict=True):
+        events = {event.event: event for event in lab.client().admin.timeline(id_)}
+        queue_s = events["lease"].queue_seconds
+        buffer_s, handler_s = events[verb].buffer_seconds, events[verb].handler_seconds
+        assert queue_s is not None and buffer_s is not None and handler_s is not None
+        assert handler_s >= 0.999 * handled
+        assert queue_s + buffer_s + handler_s <= took
+        assert (handler_s if verb == "succeed" else buffer_s) >= 0.999 * waited
+        assert "in the handler" in timing(events[verb])
+    (error,) = lab.client().admin.dead_letters("g")[0].errors
+    assert error.seconds < took - waited  # of its handler, without its time in the buffer

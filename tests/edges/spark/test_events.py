@@ -1,6 +1,7 @@
 """Entries of the history as rows, without a server and without Spark: also damaged and cut ones."""
 
 from datetime import UTC, datetime
+from math import nan
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.history_notes import Noted, encode_noted
 from rqretry.protocol.history import Entry
+from rqretry.protocol.lease import encode_times
 from rqretry.spark.columns import arrow_schema, schema_of
 from rqretry.spark.events import Page
 from rqretry.spark.options import read_options
@@ -22,10 +24,13 @@ WAITS = "waiting_retry"
 PLACE = ("attempt", "outcome", "level", "due_time")
 
 
-def entry(name: str, verb: str, ids: str, notes: str = "", blob: bytes = b"") -> Entry:
+def entry(
+    name: str, verb: str, ids: str, notes: str = "", blob: bytes = b"", times: bytes = b""
+) -> Entry:
     values = (verb, "" if verb == "publish" else "g", "w1", ids, notes)
     request_parts = [word for pair in zip("egwid", values, strict=True) for word in pair]
-    return name.encode(), [*(word.encode() for word in request_parts), b"b", blob]
+    timed = [b"t", times] if times else []
+    return name.encode(), [*(word.encode() for word in request_parts), b"b", blob, *timed]
 
 
 def rows(
@@ -139,6 +144,20 @@ def test_a_range_that_begins_and_ends_inside_entries_is_cut_to_the_row() -> None
     assert cut("0-0:0", "9-0:0") == ""
     (row, *_) = rows(*three[1:], start="2-0:0")
     assert (row["offset"], row["attempt"]) == ("2-0:0", 5)
+
+
+def test_when_handlers_ran_stands_beside_what_they_settled() -> None:
+    times = encode_times([0.064, 0.0008, nan, nan])
+    found = rows(
+        entry("5-7", "succeed", "a b", times=times),
+        entry("6-8", "lease", "c"),
+        entry("7-9", "fail", "d", "1,D", times=b"damaged"),
+    )
+    assert [row["entry"] for row in found] == [7, 7, 8, 9]
+    assert found[0]["buffer_seconds"] == pytest.approx(0.064, rel=0.0005)
+    assert found[0]["handler_seconds"] == pytest.approx(0.0008, rel=0.0005)
+    assert {row["buffer_seconds"] for row in found[1:]} == {None}
+    assert {row["handler_seconds"] for row in found[1:]} == {None}
 
 
 def test_only_the_columns_that_are_asked_for_are_made() -> None:

@@ -34,6 +34,9 @@ COLUMNS = [
     "tag",
     "keys",
     "message_group",
+    "entry",
+    "buffer_seconds",
+    "handler_seconds",
 ]
 
 

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 EVIL = "<script>alert('x')</script> & more"
+SETTLED = ("succeed", "fail")
 Step = tuple[int, str, str, str | None, int | None, str | None]
 
 
@@ -46,6 +47,9 @@ def events(*steps: Step) -> pa.Table:
             "error_type": "ValueError" if event == "fail" else None,
             "error_message": EVIL if event == "fail" else None,
             "fingerprint": "f" * 16 if event == "fail" else None,
+            "entry": place + 1,
+            "buffer_seconds": 0.25 if event in SETTLED else None,
+            "handler_seconds": 0.5 if event in SETTLED else None,
         }
         for place, (second, message, event, group, attempt, outcome) in enumerate(steps)
     ]
@@ -53,6 +57,9 @@ def events(*steps: Step) -> pa.Table:
         "partition": pa.int32(),
         "attempt": pa.int32(),
         "event_time": pa.timestamp("us", "UTC"),
+        "entry": pa.int64(),
+        "buffer_seconds": pa.float64(),
+        "handler_seconds": pa.float64(),
     }
     names = list(rows[0])
     fields = [(name, kinds.get(name, pa.string())) for name in names]
@@ -92,7 +99,8 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
     assert (group["messages"], group["deliveries"], group["committed"]) == (3, 5, 2)
     assert (group["died"], group["dead"]) == (1, 0)
     assert group["amplification"] == pytest.approx(5 / 3)
-    assert (group["handler_seconds"], group["wasted_seconds"]) == (10, 5)
+    assert (group["handler_seconds"], group["wasted_seconds"]) == (2, 1)
+    assert group["held_seconds"] == 10
     counts = ("attempt", "deliveries", "succeeded", "failed")
     assert [tuple(row[name] for name in counts) for row in found.attempts] == [
         (1, 4, 2, 1),
@@ -103,7 +111,12 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
         2, 1, 5,
     )  # fmt: skip
     assert (times["to success"]["p50"], times["to success"]["longest"]) == (3, 30)
-    assert times["handler"]["count"] == 4
+    seconds = {name: (times[name]["count"], times[name]["longest"]) for name in times}
+    assert seconds["handler"] == (4, 0.5)
+    assert seconds["buffer"] == (4, 0.25)
+    assert seconds["held"] == (4, 4)
+    assert seconds["queue"] == (3, 5)  # of a and b, and of b after its redrive
+    assert found.losses == []
     (cluster,) = found.dead
     assert (cluster["died"], cluster["dead"], cluster["ids"]) == (1, 0, ["b"])
     assert (cluster["error_type"], cluster["example"]) == ("ValueError", EVIL)

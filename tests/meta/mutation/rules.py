@@ -10,6 +10,7 @@ from tests.meta.mutation.cases import (
     groups,
     growth,
     guarantees,
+    history,
     incidents,
     lateness,
     limits,
@@ -46,6 +47,7 @@ CASES = (
     *incidents.CASES,
     *night.CASES,
     *lateness.CASES,
+    *history.CASES,
     *surface.CASES,
     *single_messages.CASES,
 )

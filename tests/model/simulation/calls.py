@@ -40,12 +40,17 @@ class Call(NamedTuple):
 
 
 def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
-    """A succeed or fail with all of its words and verdicts; what all have in common is implied."""
+    """A settle with all of its words and verdicts; what all have in common is implied.
+
+    Without the times of handlers, which nothing depends on.
+    """
     if call.verb == "fail":
         return _fail_spelled_out(call, reply)
+    if call.verb == "release":
+        return call._replace(args=(*call.args[:3], *call.args[4:])), reply
     if call.verb != "succeed":
         return call, reply
-    group, worker, strict, request_parts, lease_no, *rest = call.args
+    group, worker, strict, request_parts, lease_no, _, *rest = call.args
     if request_parts == 1:
         rest = [word for id_ in rest for word in (id_, lease_no)]
     verdicts = reply if isinstance(reply, Exception) else reply or [b"OK"] * (len(rest) // 2)
@@ -54,7 +59,7 @@ def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
 
 def _fail_spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
     """Each message with its lease number and record: 3 words, or 7."""
-    group, worker, traces, request_parts, random, lease_no, shared, *rest = call.args
+    group, worker, traces, request_parts, random, lease_no, shared, _, *rest = call.args
     first = 2 * traces + shared
     stated, records = rest[: 2 * traces], rest[2 * traces : first]
     rows = [rest[at : at + request_parts] for at in range(first, len(rest), request_parts)]
