@@ -20,7 +20,7 @@ from rqretry import App, GroupStats, Stats, TopicStats, Waiting
 from rqretry.core.redis_url import OPTIONS
 from rqretry.core.settings import VARIABLES
 from rqretry.gateway.codes import OK
-from rqretry.observability.counters import BUCKETS_S, Figures
+from rqretry.observability.counters import BUCKETS_S, WAIT_BUCKETS_S, Figures
 from rqretry.otel.meters import Meters
 
 PLACE = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -181,6 +181,7 @@ def a_namespace() -> Stats:
     group = GroupStats(
         "billing", "push", 1, 0, 0, (Waiting(1, 1, 0),), 0, None,
         paused=False, workers=1, ordered=True, oldest_ages_s={"ready": 1.0},
+        busy=1, slots=8, done_per_s=1.0,
     )  # fmt: skip
     topic = TopicStats("orders", 1, 1, 0, 0, (group,), max_messages=1, bytes=1)
     return Stats("default", (topic,), used_memory=1, max_memory=1)
@@ -188,10 +189,11 @@ def a_namespace() -> Stats:
 
 def a_board() -> Any:
     """A supervisor's, after one attempt."""
-    place = ("orders", "billing")
+    place: tuple[str, ...] = ("orders", "billing")
+    waited = {place: [0.0] * (len(WAIT_BUCKETS_S) + 2)}
     figures = Figures(
         {(*place, "success"): 1}, {("orders", "ok"): 1}, {place: [0.0] * (len(BUCKETS_S) + 2)},
-        {("exported",): 1}, {(*place, "KeyError"): 1},
+        {("exported",): 1}, {(*place, "KeyError"): 1}, waited, waited,
     )  # fmt: skip
     return SimpleNamespace(
         figures=lambda: figures, states=lambda: {"working": 1}, ready=lambda: (True,),

@@ -37,6 +37,12 @@ CASES = (
         f"{LATENESS}test_a_kept_failure_has_its_publish_and_what_its_handler_did",
     ),
     case(
+        "R116",
+        "a place does not note when it gave nothing",
+        Symbol("LeasedPlace.refused", always(None)),
+        "tests/unit/core/test_waits.py::test_a_place_notes_from_when_to_when_it_gave_nothing",
+    ),
+    case(
         "R117",
         "workers of all versions are taken for one",
         Symbol("other_version", always(None)),
