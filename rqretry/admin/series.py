@@ -19,15 +19,17 @@ from rqretry.protocol.series import (
     Point,
     Recorded,
     Row,
+    forget,
     name_of,
     read_series,
     record_series,
+    recorded_names,
 )
 
 MOST_GROUPS = 5000
 BATCH = 250
 """Groups in a call."""
-_MINUTE_MS, _MINUTE_S = 60_000, 60.0
+_MINUTE_MS, _MINUTE_S, _HOUR = 60_000, 60.0, 60
 
 log = logging.getLogger("rqretry")
 
@@ -53,6 +55,10 @@ class SeriesWriter:
         if taken is None or not taken.minute:
             return False
         now = stats or (yield from read_stats(context))
+        if int(taken.minute) % _HOUR == 0:  # of what was recorded while it left
+            known: set[str] = yield recorded_names(keys)
+            if gone := sorted(known - {row.name for row in _rows(now)}):
+                yield [*forget(keys, gone)]
         return (yield from _record(keys, taken.minute, list(islice(_rows(now), MOST_GROUPS))))
 
 

@@ -13,7 +13,7 @@ DAY, WEEK = 1440, 10_080
 """In minutes."""
 _HOUR, _SPAN, _TEN = 60, 360, 10
 _SPANS_KEPT = 28
-_RECORD = 10
+_HEAD, _RECORD = 3, 10
 
 
 class Row(NamedTuple):
@@ -85,16 +85,14 @@ def read_series(
     widths: dict[int, int] = {}
     for some in batches((ALL, *dict.fromkeys(names)), MAX_BATCH):
         answers = yield [
-            query(list, "HMGET", _key(keys, turn, length), "at", *some) for turn, length, _ in turns
+            query(list, "HMGET", _key(keys, turn, length), *some) for turn, length, _ in turns
         ]
-        for (turn, length, width), (at, *blobs) in zip(turns, answers, strict=True):
-            if at is None or text(at) != str(turn):
-                continue
+        for (turn, length, width), blobs in zip(turns, answers, strict=True):
             low, high = (max(first, day), last + 1) if width == 1 else (first, day)
             for name, blob in zip(some, blobs, strict=True):
                 rows = {
                     turn * length + bucket * width: values
-                    for bucket, *values in _unpacked(blob or b"")
+                    for bucket, *values in _unpacked(blob or b"", turn)
                 }
                 kept = {start: v for start, v in rows.items() if low <= start < high}
                 found[name] |= kept  # type: ignore[arg-type]
@@ -107,8 +105,15 @@ def _key(keys: NamespaceKeys, turn: int, length: int) -> str:
     return hours[turn % len(hours)] if length == _HOUR else spans[turn % len(spans)]
 
 
-def _unpacked(blob: bytes) -> Iterable[tuple[int, ...]]:
-    for at in range(0, len(blob) - _RECORD + 1, _RECORD):
+def recorded_names(keys: NamespaceKeys) -> Command[set[str]]:
+    """The groups of which anything was recorded."""
+    return query(lambda flat: {text(n) for n in flat[::2] if b"/" in n}, "HGETALL", keys.series)
+
+
+def _unpacked(blob: bytes, turn: int) -> Iterable[tuple[int, ...]]:
+    """The records of a turn of the ring; none of an earlier one."""
+    ours = int.from_bytes(blob[:_HEAD]) == turn
+    for at in range(_HEAD, len(blob) - _RECORD + 1 if ours else 0, _RECORD):
         numbers = (int.from_bytes(blob[n : n + 3]) for n in range(at + 1, at + _RECORD, 3))
         yield blob[at], *numbers
 

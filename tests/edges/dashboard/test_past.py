@@ -1,6 +1,7 @@
 """A week of numbers outlives the dashboard that shows them."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
 from rqretry.dashboard.site import make_site
 from rqretry.protocol.keys import NamespaceKeys
+from rqretry.protocol.series import Recorded
 from tests.contract.admin.bench import Bench
 from tests.edges.cli.shell import Shell
 
@@ -121,3 +123,25 @@ def test_what_may_not_be_written_is_left_out_and_tried_again_in_the_next_minute(
 @pytest.mark.parametrize("given", [("--since", "8d"), ("--since", "1s"), ("--since", "x")])
 def test_a_time_that_is_not_recorded_is_refused(bench: Bench, given: tuple[str, str]) -> None:
     assert "--since" in Shell(bench.url).fails("status", *given, status=2)
+
+
+def test_what_was_recorded_while_a_group_left_is_forgotten_within_an_hour(bench: Bench) -> None:
+    store, context = parts_of(bench.admin)
+    keys = keys_of(bench)
+    bench.redis.hset(keys.series, "orders/gone", "1 0")
+    bench.redis.hset(keys.rings[0], "orders/gone", b"x")
+    writer, taken = SeriesWriter(), Recorded("29923200", 0, 0, 0)
+    round_ = writer.round(context, bench.admin.stats())
+    next(round_)  # asks for the minute
+    step = round_.send([taken])
+    with suppress(StopIteration):
+        while True:
+            answer = store.perform(iter_of(step))
+            step = round_.send(answer)
+    assert not bench.redis.hexists(keys.series, "orders/gone")
+    assert not bench.redis.hexists(keys.rings[0], "orders/gone")
+
+
+def iter_of(step: Any) -> Any:
+    """One step as an operation."""
+    return (yield step)
