@@ -67,12 +67,15 @@ def series(
     groups: Iterable[tuple[str, str]] = (),
     *,
     minutes: int = WEEK,
+    all_points: bool = True,
 ) -> Operation[dict[tuple[str, str] | None, list[Point]]]:
-    """What each of these groups (topic and group) has done, and None: all together."""
+    """What each of these groups (topic and group) has done, and None: all together.
+
+    `all_points`: those in which a group did nothing, too.
+    """
     pairs = list(groups)
-    found = yield from read_series(
-        context.catalog.keys, [name_of(*pair) for pair in pairs], minutes
-    )
+    names = [name_of(*pair) for pair in pairs]
+    found = yield from read_series(context.catalog.keys, names, minutes, all_points=all_points)
     return {None: found[ALL]} | {pair: found[name_of(*pair)] for pair in pairs}
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
 from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches, call, query, text
@@ -13,7 +14,8 @@ DAY, WEEK = 1440, 10_080
 """In minutes."""
 _HOUR, _SPAN, _TEN = 60, 360, 10
 _SPANS_KEPT = 28
-_HEAD, _RECORD = 3, 10
+_HEAD, _RECORD = 3, Struct(">BBHBHBH")
+"""Bucket, and three numbers of three bytes; lua/record_series.lua writes it."""
 
 
 class Row(NamedTuple):
@@ -47,10 +49,6 @@ class Point(NamedTuple):
     failed: int
 
 
-_Kept = Mapping[int, tuple[int, int, int]]
-"""Due, succeeded and failed, by the minute in which it began."""
-
-
 def name_of(topic: str, group: str) -> str:
     """The name of a group of a topic."""
     return f"{topic}/{group}"
@@ -70,11 +68,12 @@ def forget(keys: NamespaceKeys, names: Sequence[str]) -> Iterable[Command[int]]:
 
 
 def read_series(
-    keys: NamespaceKeys, names: Sequence[str], minutes: int = WEEK
+    keys: NamespaceKeys, names: Sequence[str], minutes: int = WEEK, *, all_points: bool = True
 ) -> Operation[dict[str, list[Point]]]:
     """What is known of the last so many minutes: of the last day each, before that each ten.
 
-    A stretch in which nobody recorded is part of the next one.
+    A stretch in which nobody recorded is part of the next one. Without `all_points` those in which
+    a group did nothing are left out.
     """
     last = yield query(lambda reply: int(reply or 0), "HGET", keys.series, "minute")
     first, day = last - min(minutes, WEEK) + 1, _TEN * math.ceil((last - DAY + 1) / _TEN)
@@ -82,7 +81,6 @@ def read_series(
     if first < day:
         turns += [(turn, _SPAN, _TEN) for turn in range(first // _SPAN, day // _SPAN + 1)]
     found: dict[str, dict[int, tuple[int, int, int]]] = {name: {} for name in (ALL, *names)}
-    widths: dict[int, int] = {}
     for some in batches((ALL, *dict.fromkeys(names)), MAX_BATCH):
         answers = yield [
             query(list, "HMGET", _key(keys, turn, length), *some) for turn, length, _ in turns
@@ -90,14 +88,19 @@ def read_series(
         for (turn, length, width), blobs in zip(turns, answers, strict=True):
             low, high = (max(first, day), last + 1) if width == 1 else (first, day)
             for name, blob in zip(some, blobs, strict=True):
-                rows = {
-                    turn * length + bucket * width: values
-                    for bucket, *values in _unpacked(blob or b"", turn)
-                }
-                kept = {start: v for start, v in rows.items() if low <= start < high}
-                found[name] |= kept  # type: ignore[arg-type]
-                widths |= dict.fromkeys(kept, width)
-    return {name: _points(found[name], found[ALL], widths) for name in found}
+                for bucket, *row in _unpacked(blob or b"", turn):
+                    start = turn * length + bucket * width
+                    if low <= start < high:
+                        found[name][start] = row[0], row[1], row[2]
+    widths = {start: 1 if start >= day else _TEN for start in sorted(found[ALL])}
+    seconds = _seconds(widths)
+    return {
+        name: [
+            Point((start + widths[start]) * 60.0, seconds[start], *rows.get(start, (0, 0, 0)))
+            for start in (seconds if all_points else sorted(rows.keys() & seconds))
+        ]
+        for name, rows in found.items()
+    }
 
 
 def _key(keys: NamespaceKeys, turn: int, length: int) -> str:
@@ -112,22 +115,20 @@ def recorded_names(keys: NamespaceKeys) -> Command[set[str]]:
 
 def _unpacked(blob: bytes, turn: int) -> Iterable[tuple[int, ...]]:
     """The records of a turn of the ring; none of an earlier one."""
-    ours = int.from_bytes(blob[:_HEAD]) == turn
-    for at in range(_HEAD, len(blob) - _RECORD + 1 if ours else 0, _RECORD):
-        numbers = (int.from_bytes(blob[n : n + 3]) for n in range(at + 1, at + _RECORD, 3))
-        yield blob[at], *numbers
+    whole = (len(blob) - _HEAD) // _RECORD.size * _RECORD.size
+    if int.from_bytes(blob[:_HEAD]) == turn and whole > 0:
+        for bucket, a, b, c, d, e, f in _RECORD.iter_unpack(blob[_HEAD : _HEAD + whole]):
+            yield bucket, a << 16 | b, c << 16 | d, e << 16 | f
 
 
-def _points(rows: _Kept, total: _Kept, widths: Mapping[int, int]) -> list[Point]:
-    """One for each time at which anything was recorded."""
-    points: list[Point] = []
-    before = 0
-    for start in sorted(total):
-        end = start + widths[start]
-        since = before if points else start
-        points.append(Point(end * 60.0, (end - since) * 60.0, *rows.get(start, (0, 0, 0))))
-        before = end
-    return points
+def _seconds(widths: Mapping[int, int]) -> dict[int, float]:
+    """How long each stretch was, behind the one before."""
+    seconds: dict[int, float] = {}
+    before: int | None = None
+    for start, width in widths.items():
+        seconds[start] = (start + width - (start if before is None else before)) * 60.0
+        before = start + width
+    return seconds
 
 
 def _recorded(reply: list[Any]) -> Recorded:
