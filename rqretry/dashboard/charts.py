@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 600, 120
 SPARK = (100, 24)
-_MOST_POINTS = 300
+MOST_POINTS = 300
 
 Points = Sequence[tuple[float, float]]
 
@@ -44,8 +44,12 @@ def draw(
 
 
 def thinned(line: Points) -> Points:
-    """At most so many points: of each stretch the highest one, so that no peak is lost."""
-    step = -(-len(line) // _MOST_POINTS)
-    if step <= 1:
+    """So many points: of each stretch of time the highest one, so that no peak is lost."""
+    if len(line) <= MOST_POINTS:
         return line
-    return [max(line[at : at + step], key=lambda one: one[1]) for at in range(0, len(line), step)]
+    start, stretch = line[0][0], (line[-1][0] - line[0][0]) / MOST_POINTS or 1.0
+    highest: dict[int, tuple[float, float]] = {}
+    for point in line:
+        at = int((point[0] - start) / stretch)
+        highest[at] = max(highest.get(at, point), point, key=lambda one: one[1])
+    return list(highest.values())

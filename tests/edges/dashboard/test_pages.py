@@ -14,7 +14,7 @@ import pytest
 from rqretry import AsyncClient, Client
 from rqretry.core.parts import parts_of
 from rqretry.dashboard.access import Rights
-from rqretry.dashboard.charts import draw
+from rqretry.dashboard.charts import MOST_POINTS, draw, thinned
 from rqretry.dashboard.past import Pair, Past
 from rqretry.dashboard.sampler import Sampler, Seen
 from rqretry.dashboard.site import make_site
@@ -163,6 +163,15 @@ def test_a_chart_fits_its_frame() -> None:
     chart = draw("t", {"a": [(10.0, 0.0), (20.0, 4.0)], "b": [(15.0, 2.0)]})
     assert chart.lines == (("a", "0.0,120.0 600.0,0.0"), ("b", "300.0,60.0"))
     assert (chart.top, chart.seconds) == (4.0, 10)
+
+
+def test_a_chart_has_its_peaks_and_a_point_for_each_stretch_of_time() -> None:
+    coarse = [(600.0 * n, 1.0) for n in range(860)]
+    fine = [(516_000.0 + 60 * n, 9.0 if n == 777 else 1.0) for n in range(1440)]
+    drawn = thinned([*coarse, *fine])
+    assert (516_000.0 + 60 * 777, 9.0) in drawn
+    assert MOST_POINTS <= len(drawn) <= MOST_POINTS + 1
+    assert sum(at < 516_000 for at, _ in drawn) > MOST_POINTS * 0.8  # six of seven days
 
 
 def test_the_command_serves_pages_and_ends_quietly(server: EmbeddedRedis, client: Client) -> None:
