@@ -12,10 +12,11 @@ from rqretry.checks.server_checks import require_safe_server
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.declared import Declared
 from rqretry.consumer.decorators import Decorators
+from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import RqretryError, end_at_caller, refuse
-from rqretry.core.limits import check_flag
+from rqretry.core.limits import check_count, check_flag
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.parts import parts_of
@@ -159,16 +160,18 @@ class App(Decorators[AppParts]):
             repeated while the server does not answer, 10 ms or more; default 15 s.
         lifespan: An async context manager function that gets the app, entered in each worker
             process before the first message and left after the last; its value is `app.state`.
+            Default none.
         redact: A function from text to text without secrets, for what reaches failure records, logs
             and spans, of the whole process; passwords, tokens and credentials in URLs are taken
-            out before it in any case.
+            out before it in any case. Default none.
 
     Attributes:
         state: What the lifespan yielded; None outside of it.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
-        InvalidArgument: The namespace or the level table is outside its limits.
+        InvalidArgument: A value is outside its limits.
+        StoreUnavailable, AmbiguousResult: Of every call to the server: see `timeout`.
     """
 
     @hinted
@@ -186,7 +189,9 @@ class App(Decorators[AppParts]):
     ) -> None:
         if redact is not None:
             _redact_with(redact)
-        modules = [include] if isinstance(include, str) else list(include)
+        modules = _modules(include)
+        if lifespan is not None and not callable(lifespan):
+            refuse("lifespan", lifespan, "must be an async context manager function")
         patience = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
         clients = AppClients((url, namespace, delay_levels), (Client, AsyncClient))
         only_declared = not check_flag("create_topics", create_topics)
@@ -210,22 +215,26 @@ class App(Decorators[AppParts]):
 
     @hinted
     async def run(
-        self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True
+        self, *, concurrency: int | None = None, grace: Duration = GRACE_S, signals: bool = True
     ) -> None:
         """Run a worker in this process, until it is cancelled or (with `signals`) gets a signal.
 
         Args:
             concurrency: Attempts at once per consumer; default each consumer's own.
-            grace: Seconds that running handlers get when it stops.
+            grace: How long running handlers may go on when it stops; default 25 s.
             signals: Stop on SIGTERM and SIGINT; False if the process is somebody else's.
 
         Raises:
+            InvalidArgument: A value is outside its limits.
             ConfigError: There are no consumers, or one does not fit its group.
             UnsafeServer: Messages could be lost on the server; see `rqretry doctor`.
             RqretryError: Handlers that timed out do not end: end this process, too.
         """
+        if concurrency is not None:
+            check_count(concurrency, name="concurrency", maximum=MAX_CONCURRENCY)
+        grace_s, signals = seconds(grace, name="grace"), check_flag("signals", signals)
         async with self._living():
-            worker = self._parts.worker(concurrency=concurrency, grace=grace)
+            worker = self._parts.worker(concurrency=concurrency, grace=grace_s)
             settings = self._parts.settings
             await asyncio.to_thread(require_safe_server, settings.url, settings.namespace)
             await run_until_stopped(worker, signals=signals)
@@ -348,6 +357,13 @@ class App(Decorators[AppParts]):
     def __repr__(self) -> str:
         settings, count = self._parts.settings, len(self._parts.consumers)
         return f"<App {settings.url.safe} namespace {settings.namespace}, {count} consumers>"
+
+
+def _modules(include: object) -> list[str]:
+    names = [include] if isinstance(include, str) else include
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        refuse("include", include, 'must be the names of modules, such as ["shop.billing"]')
+    return list(names)
 
 
 def _redact_with(redact: Any) -> None:

@@ -11,10 +11,11 @@ from rqretry.admin import (
     promote_purge_reset,
     queries,
     reasons,
-    topics_and_groups,
 )
 from rqretry.admin import dead_letters as dead_letter_verbs
+from rqretry.admin import groups as group_verbs
 from rqretry.admin import schedules as schedule_verbs
+from rqretry.admin import topics as topic_verbs
 from rqretry.admin import transactions as transaction_verbs
 from rqretry.admin.context import AdminContext
 from rqretry.consumer.client_parts import ClientParts
@@ -57,12 +58,12 @@ LEAST_TIMEOUT_S = 0.01
 
 
 class _AdminVerbs:
-    topics = Verb(topics_and_groups.topics)
-    create_topic = Verb(topics_and_groups.create_topic)
-    groups = Verb(topics_and_groups.groups)
-    group = Verb(topics_and_groups.group)
+    topics = Verb(topic_verbs.topics)
+    create_topic = Verb(topic_verbs.create_topic)
+    groups = Verb(group_verbs.groups)
+    group = Verb(group_verbs.group)
     create_group = Verb(create_group.create_group)
-    set_group = Verb(topics_and_groups.set_group)
+    set_group = Verb(group_verbs.set_group)
     stats = Verb(queries.stats)
     message = Verb(queries.message)
     dead_letters = Verb(dead_letter_verbs.dead_letters)
@@ -72,12 +73,12 @@ class _AdminVerbs:
     dead_letter = Verb(promote_purge_reset.dead_letter)
     reset = Verb(promote_purge_reset.reset)
     export = Verb(dead_letter_verbs.export)
-    set_topic = Verb(topics_and_groups.set_topic)
-    delete_topic = Verb(topics_and_groups.delete_topic)
-    pause = Verb(topics_and_groups.pause)
-    resume = Verb(topics_and_groups.resume)
-    unsubscribe = Verb(topics_and_groups.unsubscribe)
-    delete_group = Verb(topics_and_groups.delete_group)
+    set_topic = Verb(topic_verbs.set_topic)
+    delete_topic = Verb(topic_verbs.delete_topic)
+    pause = Verb(group_verbs.pause)
+    resume = Verb(group_verbs.resume)
+    unsubscribe = Verb(group_verbs.unsubscribe)
+    delete_group = Verb(group_verbs.delete_group)
     workers = Verb(queries.workers)
     inflight = Verb(queries.inflight)
     messages = Verb(messages.messages)
@@ -101,11 +102,17 @@ class _AdminVerbs:
 
 
 class Admin(_AdminVerbs, SyncFacade[AdminContext]):
-    """The operators' verbs, as `Client.admin`."""
+    """The operators' verbs, as `Client.admin`.
+
+    Raises:
+        InvalidArgument: Of every verb: a value is outside its limits; nothing was asked or done.
+        StoreUnavailable: Of every verb: the server does not answer, for the client's `timeout`.
+        AmbiguousResult: Of those that change something: it may be done; it is safe to repeat.
+    """
 
 
 class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
-    """The methods of `Admin`, awaited, as `AsyncClient.admin` and `App.admin`."""
+    """The methods of `Admin`, awaited, as `AsyncClient.admin` and `App.admin`; see Admin."""
 
 
 class _Client(ABC, Generic[S, P]):
@@ -159,6 +166,8 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
 
     Raises:
         ConfigError: The URL cannot work as it is written.
+        InvalidArgument: A value is outside its limits.
+        StoreUnavailable, AmbiguousResult: Of every call to the server: see `timeout`.
     """
 
     def _made(self, settings: Settings) -> ClientParts[SyncStore, SyncPublisher]:
@@ -214,7 +223,8 @@ class Client(_Client[SyncStore, SyncPublisher], Closing):
         Args:
             topic: The topic.
             messages: Bodies or OutgoingMessages.
-            durability: Of all that name none of their own; see PublishOptions.
+            durability: Of all that name none of their own; see PublishOptions. Default the
+                primary's memory.
 
         Raises:
             InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing

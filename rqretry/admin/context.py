@@ -38,16 +38,17 @@ class AdminContext:
 
     def topics_of(self, topic: str | None, group: str | None) -> Operation[Sequence[TopicRecord]]:
         """The topics that a question is about; raises TopicNotFound or GroupNotFound."""
+        asked = None if group is None else check_group(group)
         if topic is None:
             records = yield from self.catalog.topics.all()
         else:
             records = [(yield from self.catalog.store.topic(check_topic(topic)))]
-        if group is None:
+        if asked is None:
             return records
-        wanted = yield from self.catalog.groups.get(check_group(group))
+        wanted = yield from self.catalog.groups.get(asked)
         records = [record for record in records if record.name in wanted.topics]
         if topic is not None and not records:
-            raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+            raise GroupNotFound(f"group {show(asked)} is not subscribed to topic {show(topic)}")
         return records
 
     def places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:

@@ -6,8 +6,8 @@ from typing import Any
 from rqretry.admin.context import AdminContext
 from rqretry.catalog.group_rules import group_settings
 from rqretry.core.catalog_records import PUSH, SIMPLE
-from rqretry.core.errors import InvalidArgument, refuse
-from rqretry.core.limits import check_flag, check_group, check_source, check_tags
+from rqretry.core.errors import refuse
+from rqretry.core.limits import check_flag, check_group, check_sources, check_tags
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.protocol.command import Operation
 
@@ -30,20 +30,19 @@ def create_group(
     Args:
         group: The group's name.
         topics: The topics that it consumes.
-        kind: "push" or "simple".
-        max_retries: As in set_group.
-        policy: As in set_group; a simple group has none.
+        kind: "push" (of workers; the default) or "simple" (of simple consumers).
+        max_retries: 0 or more, or "unlimited"; default 16, of an ordered group "unlimited".
+        policy: A RetryPolicy, or its text such as "ladder:10s 30s"; default RocketMQ's ladder. A
+            simple group has none.
         tags: What it takes of these topics, such as "a || b"; default everything.
-        ordered: Whether it gets one message of a message group at a time; for good.
+        ordered: Whether it gets one message of a message group at a time; for good. Default False.
 
     Raises:
         TopicNotFound: A topic is not there.
         InvalidArgument: A value is outside its limits.
         ConfigError: The group is there and of another kind.
     """
-    names = [check_source(name) for name in ([topics] if isinstance(topics, str) else topics)]
-    if not names:
-        raise InvalidArgument("topics: a group needs at least one topic")
+    names = check_sources(topics)
     if kind not in (PUSH, SIMPLE):
         refuse("kind", kind, f'must be "{PUSH}" or "{SIMPLE}"')
     if kind == SIMPLE and policy is not None:

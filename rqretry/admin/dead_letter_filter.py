@@ -1,6 +1,6 @@
 """The filter that selects dead letters, the same everywhere, and reading the selected ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
-from rqretry.core.limits import check_message_id, check_topic
+from rqretry.core.limits import check_flag, check_message_id, check_part, check_topic
 from rqretry.core.public_call import hinted_fields
 from rqretry.core.suggestion import did_you_mean
 from rqretry.maintenance.process_exits import with_exits
@@ -57,13 +57,17 @@ class DeadLetterFilter:
     """Selects dead letters; all given conditions must hold.
 
     Attributes:
-        ids: These ids.
-        topic: Of this original topic.
-        fingerprint: With this fingerprint of the last error.
-        error: Whose last error's text contains this.
-        since: Dead at or after this time (an aware datetime, or seconds since the epoch).
-        before: Dead before this time.
+        ids: These ids; default any.
+        topic: Of this original topic; default any.
+        fingerprint: With this fingerprint of the last error; default any.
+        error: Whose last error's text contains this; default any.
+        since: Dead at or after this time (an aware datetime, or seconds since the epoch); default
+            any.
+        before: Dead before this time, written as `since`; default any.
         all: All of them; required to move messages without another condition.
+
+    Raises:
+        InvalidArgument: A condition means nothing.
     """
 
     ids: Sequence[str] | None = None
@@ -77,10 +81,15 @@ class DeadLetterFilter:
     def __post_init__(self) -> None:
         """Check every condition. Raises InvalidArgument."""
         if self.ids is not None:
-            listed = [self.ids] if isinstance(self.ids, str) else list(self.ids)
+            listed = [self.ids] if isinstance(self.ids, str) else self.ids
+            if not isinstance(listed, Iterable):
+                refuse("ids", listed, "must be a list of message ids")
             object.__setattr__(self, "ids", frozenset(map(check_message_id, listed)))
         if self.topic is not None:
             check_topic(self.topic)
+        check_part("fingerprint", self.fingerprint)
+        check_part("error", self.error)
+        check_flag("all", self.all)
         for name, time in (("since", self.since), ("before", self.before)):
             if time is not None:
                 object.__setattr__(self, name, epoch_ms(name, time))

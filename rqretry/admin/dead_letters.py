@@ -106,14 +106,16 @@ def redrive(
 
     Args:
         group: The group's name.
-        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
+        filter: Which ones (or, instead, as keywords): ids=, topic=, fingerprint=, error=, since=,
             before=, or all=True.
         rate: The highest rate, such as "20/s" or "100/m": all are sent back now, each with its
             own due time, so the rate holds even if this process ends. Default: all at once.
         canary: Send this many first, and the rest when each of them was committed or has failed
-            with another error. One that fails with the same error again stops the redrive.
-        canary_timeout: How long to wait for them; after that the redrive stops too.
-        delay: How long from now the first of them is due; canaries do not wait.
+            with another error. One that fails with the same error again stops the redrive. Default
+            none.
+        canary_timeout: How long to wait for them, 200 ms or more; after that the redrive stops,
+            too. Default 60 s.
+        delay: How long from now the first of them is due, at most 40 days; canaries do not wait.
         dry_run: Only count them.
         fields: The filter's fields, if no filter is given.
 

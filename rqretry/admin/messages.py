@@ -25,6 +25,7 @@ from rqretry.core.limits import (
     check_group,
     check_keys,
     check_options,
+    check_part,
     check_tag,
     check_topic,
 )
@@ -108,22 +109,27 @@ class _Source(NamedTuple):
 
 
 class MessageConditions(TypedDict, total=False):
-    """What `messages` selects: all that is given must hold."""
+    """What `messages` selects: all that is given must hold.
+
+    Attributes:
+        state: "inflight", "waiting_retry", "ready" (also retries that can run now), "blocked"
+            (behind another message of its message group), "scheduled" (published with a delay) or
+            "parked" (of a transaction that waits for an operator); default any.
+        topic: Of this topic; default any.
+        fingerprint: Of the last error; default any.
+        error: A part of the last error, as `why` shows it; default any.
+        tag: With this tag; default any.
+        key: A message key; default any.
+        older_than: Published so long ago, or longer, as a Duration; default any.
+    """
 
     state: str | None
-    """"inflight", "waiting_retry", "ready" (also retries that can run now), "blocked" (behind
-    another message of its message group), "scheduled" (published with a delay) or "parked" (of a
-    transaction that waits for an operator)."""
     topic: str | None
     fingerprint: str | None
-    """Of the last error."""
     error: str | None
-    """A part of the last error, as `why` shows it."""
     tag: str | None
     key: str | None
-    """A message key."""
     older_than: Duration | None
-    """Published so long ago, or longer."""
 
 
 class _Wanted:
@@ -137,8 +143,8 @@ class _Wanted:
         if self.state not in (None, *STATES):
             refuse("state", state, f"is not one of {', '.join(STATES)}")
         self.topic = None if topic is None else check_topic(topic)
-        self._fingerprint: str | None = get("fingerprint")
-        self._error: str | None = get("error")
+        self._fingerprint = check_part("fingerprint", get("fingerprint"))
+        self._error = check_part("error", get("error"))
         self._tag = None if tag is None else check_tag(tag)
         self._key = None if key is None else check_keys(key)[0]
         self._older_ms = 0 if older is None else milliseconds(older, name="older_than")
@@ -192,8 +198,8 @@ def messages(
 
     Args:
         group: The group's name.
-        after: `next` of the page before.
-        count: The most that the page has, 1 to 500.
+        after: `next` of the page before; default the first page.
+        count: The most that the page has, 1 to 500; default 500.
         conditions: state=, topic=, fingerprint= and error= (a part of its text) of the last error,
             tag=, key=, older_than= (published so long ago); all that are given must hold. States
             are "inflight", "waiting_retry", "ready" (also retries that can run now), "blocked"

@@ -44,7 +44,7 @@ def promote(
         group: The group's name.
         filter: Which ones, by ids, topic, fingerprint or error of the last failure; default
             all. Its fields can be given as keywords instead.
-        level: Only those waiting at this level, 1 for the shortest.
+        level: Only those waiting at this level, 1 for the shortest; default all.
         dry_run: Only count them.
         fields: The filter's fields, if no filter is given.
 
@@ -56,6 +56,8 @@ def promote(
         InvalidArgument: The filter or the level is invalid.
     """
     wanted = _not_by_death(chosen(filter, fields, default_all=True))
+    if level is not None:
+        check_count(level, name="level")
     record = yield from context.catalog.groups.get(check_group(group))
     table = yield from context.catalog.open()
     if level is not None:
@@ -157,10 +159,10 @@ def purge(
 
     Args:
         group: The group's name.
-        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True;
-            since= and before= for dead letters only.
-        state: "dead", "ready" (new messages and retries that can be delivered now) or
-            "waiting_retry".
+        filter: Which ones (or, instead, as keywords): ids=, topic=, fingerprint=, error=, or
+            all=True; since= and before= for dead letters only.
+        state: "dead" (the default), "ready" (new messages and retries that can be delivered now)
+            or "waiting_retry".
         dry_run: Only count them.
         fields: The filter's fields, if no filter is given.
 
@@ -214,8 +216,9 @@ def reset(
 
     Args:
         group: The group's name.
-        to: "latest": what is published from now on; "earliest": what is still stored; a time (an
-            aware datetime, or seconds since the epoch): what was consumed since then, too.
+        to: "latest" (the default): what is published from now on; "earliest": what is still stored;
+            a time (an aware datetime, or seconds since the epoch): what was consumed since then,
+            too.
         dry_run: Only count the messages.
 
     Returns:

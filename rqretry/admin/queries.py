@@ -43,6 +43,10 @@ def stats(
 ) -> Operation[Stats]:
     """How many messages are in which state; due messages count as ready, moved or not.
 
+    Args:
+        topic: Of this topic; default all.
+        group: Of this group; default all.
+
     Raises:
         TopicNotFound, GroupNotFound: There is no such topic or group.
     """
@@ -54,6 +58,9 @@ def stats(
 def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
     """The state of a message in each group, and its history as far as it is kept.
 
+    Args:
+        id: The message.
+
     Raises:
         MessageNotFound: Nothing is stored under this id: it was committed by all groups,
             purged, or never published to this namespace.
@@ -64,6 +71,9 @@ def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: 
 
 def remembered(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
     """A message that is no longer stored, from its history: without its body.
+
+    Args:
+        id: The message.
 
     Raises:
         MessageNotFound: No history names it.
@@ -77,6 +87,9 @@ def timeline(context: AdminContext, id: str) -> Operation[list[TimelineEvent]]: 
 
     Also of a message that all its groups have committed, while its history is kept.
 
+    Args:
+        id: The message.
+
     Raises:
         MessageNotFound: It is not stored, and no history names it.
     """
@@ -89,6 +102,9 @@ def explain(context: AdminContext, id: str) -> Operation[dict[str, str]]:  # noq
     """Why a message is not running now: one sentence for each group.
 
     The group is "-" if the topic has none.
+
+    Args:
+        id: The message.
 
     Raises:
         MessageNotFound: It is not stored, and no history names it.
@@ -106,10 +122,13 @@ def find(context: AdminContext, key: str) -> Operation[list[str]]:
     All stored messages, and of the others (committed, purged) those in the newest 50,000
     history entries of each partition.
 
+    Args:
+        key: One of the `keys` of the messages.
+
     Raises:
         InvalidArgument: It is not a valid message key.
     """
-    (wanted,) = check_keys(key)
+    (wanted,) = check_keys([key])
     found: list[str] = []
     for record in (yield from context.catalog.topics.all()):
         for partition in range(record.partitions):
@@ -146,6 +165,9 @@ def _whole(value: object) -> int:
 def inflight(context: AdminContext, group: str) -> Operation[list[InflightMessage]]:
     """The messages of a group that are in flight, by deadline.
 
+    Args:
+        group: The group's name.
+
     Raises:
         GroupNotFound: There is no such group.
     """
@@ -167,7 +189,7 @@ def audit(context: AdminContext, count: int = 100) -> Operation[list[AuditEntry]
     """The newest audit records, newest first.
 
     Args:
-        count: How many, 1 to 10,000.
+        count: How many, 1 to 10,000; default 100.
 
     Raises:
         InvalidArgument: `count` is outside its limits.

@@ -6,6 +6,7 @@ from rqretry.admin.context import AdminContext
 from rqretry.admin.results import Reason, Reasons
 from rqretry.core.errors import RqretryError
 from rqretry.core.failure_record import read_attempt_record
+from rqretry.core.limits import check_count
 from rqretry.protocol.command import Each, Operation, batches
 from rqretry.protocol.operate import FoundReasons
 from rqretry.protocol.operate import reasons as asked
@@ -22,7 +23,7 @@ def reasons(
     Args:
         topic: Of this topic; default all.
         group: Of this group; default all.
-        most: How many errors of each group and topic.
+        most: How many errors of each group and topic; default 3.
 
     Returns:
         One for each group and topic where something waits.
@@ -30,6 +31,7 @@ def reasons(
     Raises:
         TopicNotFound, GroupNotFound: There is no such topic or group.
     """
+    check_count(most, name="most")
     records = yield from context.topics_of(topic, group)
     keys = [
         context.catalog.group_keys(record.name, number, member.name)

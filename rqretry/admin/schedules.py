@@ -54,13 +54,23 @@ def schedules(context: AdminContext) -> Operation[list[ScheduleInfo]]:
 
 
 def schedule(context: AdminContext, name: str) -> Operation[ScheduleInfo]:
-    """One schedule. Raises ScheduleNotFound."""
+    """One schedule.
+
+    Args:
+        name: The schedule.
+
+    Raises:
+        ScheduleNotFound: There is no such schedule.
+    """
     record = yield from context.catalog.schedules.find(name)
     return _info(record, (yield from context.catalog.store.now_ms()))
 
 
 def pause_schedule(context: AdminContext, name: str) -> Operation[ScheduleInfo]:
     """Publish no periodic messages until it is resumed; those that are stored are delivered.
+
+    Args:
+        name: The schedule.
 
     Raises:
         ScheduleNotFound: There is no such schedule.
@@ -69,12 +79,22 @@ def pause_schedule(context: AdminContext, name: str) -> Operation[ScheduleInfo]:
 
 
 def resume_schedule(context: AdminContext, name: str) -> Operation[ScheduleInfo]:
-    """Publish again from now on: slots in the pause are not made up. Raises ScheduleNotFound."""
+    """Publish again from now on: slots in the pause are not made up.
+
+    Args:
+        name: The schedule.
+
+    Raises:
+        ScheduleNotFound: There is no such schedule.
+    """
     return (yield from _paused(context, name, paused=False))
 
 
 def delete_schedule(context: AdminContext, name: str) -> Operation[None]:
     """Delete a schedule that no live worker declares; its topic and its messages stay.
+
+    Args:
+        name: The schedule.
 
     Raises:
         ScheduleNotFound: There is no such schedule.

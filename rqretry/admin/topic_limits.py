@@ -1,5 +1,7 @@
 """How much a topic may hold and keep, and for how long, as its record has it."""
 
+from collections.abc import Mapping
+
 from rqretry.core.catalog_records import HISTORY_BYTES, KEEP_BYTES, LEAST_HISTORY_BYTES, TopicRecord
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import refuse
@@ -31,22 +33,27 @@ def limits_of(
     return limits
 
 
-def kept_of(
-    record: TopicRecord, keep: Duration | Keep | None, keep_bytes: int | Keep | None
-) -> dict[str, int]:
+def kept_of(keep: Duration | Keep | None, keep_bytes: int | Keep | None) -> dict[str, int]:
     """What is kept of consumed messages, as far as it is given."""
     limits: dict[str, int] = {}
     if keep is not KEEP:
         limits["keep_ms"] = kept_ms(keep, "keep")
-        limits["keep_bytes"] = record.keep_bytes or KEEP_BYTES
     if keep_bytes is not KEEP:
-        if not limits.get("keep_ms", record.keep_ms):
-            refuse("keep_bytes", keep_bytes, "needs a time for which it is kept: name keep, too")
         given = KEEP_BYTES if keep_bytes is None else keep_bytes
         limits["keep_bytes"] = check_count(
             given, name="keep_bytes", minimum=LEAST_HISTORY_BYTES, maximum=_MOST_BYTES
         )
     return limits
+
+
+def with_both(record: TopicRecord, limits: Mapping[str, int]) -> dict[str, int]:
+    """How much is kept where only a time is given; how much alone needs a time that is there."""
+    size = limits.get("keep_bytes")
+    if size is not None and not limits.get("keep_ms", record.keep_ms):
+        refuse("keep_bytes", size, "needs a time for which it is kept: name keep, too")
+    if size is None and "keep_ms" in limits:
+        return {"keep_bytes": record.keep_bytes or KEEP_BYTES}
+    return {}
 
 
 def kept_ms(kept: Duration | None, name: str) -> int:

@@ -49,9 +49,12 @@ class TransactionInfo:
 def transactions(
     context: AdminContext, *, parked: bool = False
 ) -> Operation[list[TransactionInfo]]:
-    """The unfinished transactions, oldest first; with `parked`, only the parked ones.
+    """The unfinished transactions, oldest first.
 
     One that is committed or rolled back is listed until that is done in all partitions.
+
+    Args:
+        parked: Only those that wait for an operator.
     """
     yield from context.catalog.open()
     records = yield from unresolved(context.catalog)
@@ -63,13 +66,23 @@ def transactions(
 
 
 def transaction(context: AdminContext, id: str) -> Operation[TransactionInfo]:  # noqa: A002 - as for messages
-    """One transaction; finished ones are kept for ten minutes. Raises TransactionNotFound."""
+    """One transaction; finished ones are kept for ten minutes.
+
+    Args:
+        id: The transaction.
+
+    Raises:
+        TransactionNotFound: There is no such transaction.
+    """
     record = yield from record_of(context.catalog, check_message_id(id, name="transaction"))
     return (yield from _info(context, record))
 
 
 def commit_transaction(context: AdminContext, id: str) -> Operation[bool]:  # noqa: A002
     """Commit an undecided transaction: its messages are delivered.
+
+    Args:
+        id: The transaction.
 
     Returns:
         False if it was already committed.
@@ -83,6 +96,9 @@ def commit_transaction(context: AdminContext, id: str) -> Operation[bool]:  # no
 
 def rollback_transaction(context: AdminContext, id: str) -> Operation[bool]:  # noqa: A002
     """Roll an undecided transaction back: its messages are removed.
+
+    Args:
+        id: The transaction.
 
     Returns:
         False if it was already rolled back.

@@ -137,8 +137,9 @@ class Catalog:
         try:
             yield from self.topics.get(name, create=create)
         except TopicNotFound as error:
+            missing = str(self.store.topics.missing(name))
             raise TopicNotFound(
-                f"{error}; a consumer that receives by hand creates groups but no topics:"
+                f"{missing}; a consumer that receives by hand creates groups but no topics:"
                 f" publish to it first, or create it with admin.create_topic({name!r})"
-                f" (rqretry topic create {name})"
+                f" (rqretry topic create {name}){str(error).removeprefix(missing)}"
             ) from None

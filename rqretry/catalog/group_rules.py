@@ -163,7 +163,7 @@ def group_settings(
     """The given settings, checked; those that are None stay as they are."""
     settings: dict[str, Any] = {}
     if policy is not None:
-        parsed = RetryPolicy.parse(policy) if isinstance(policy, str) else policy
+        parsed = policy if isinstance(policy, RetryPolicy) else RetryPolicy.parse(policy)
         settings["policy"] = replace(parsed, max_retries=None)
         if parsed.max_retries is not None:
             settings["max_retries"] = parsed.max_retries

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
-from rqretry.catalog.store import CatalogStore, compare_and_set
+from rqretry.catalog.store import CatalogStore, compare_and_set, meant
 from rqretry.core.catalog_records import with_unknown
 from rqretry.core.errors import CodecError, ScheduleNotFound, show
-from rqretry.core.schedule import ScheduleRecord
+from rqretry.core.schedule import ScheduleRecord, check_schedule
 from rqretry.protocol import audit_log, inspect
 from rqretry.protocol.command import Operation
 
@@ -34,7 +33,7 @@ class Schedules:
 
     def find(self, name: str) -> Operation[ScheduleRecord]:
         """One of them. Raises ScheduleNotFound."""
-        stored: str = yield inspect.read_record(self._stored_in, name)
+        stored: str = yield inspect.read_record(self._stored_in, check_schedule(name))
         if not stored:
             raise (yield from self._missing(name))
         return ScheduleRecord.decode(name, stored)
@@ -70,6 +69,7 @@ class Schedules:
 
     def pause(self, name: str, *, paused: bool) -> Operation[ScheduleRecord]:
         """Pause or resume one; what fell due in a pause is not made up. Raises ScheduleNotFound."""
+        check_schedule(name)
         now_ms = yield from self._store.now_ms()
 
         def decided(old: ScheduleRecord | None) -> ScheduleRecord | None:
@@ -108,8 +108,6 @@ class Schedules:
         return ScheduleRecord.decode(name, stored) if stored else None
 
     def _missing(self, name: str) -> Operation[ScheduleNotFound]:
-        known: dict[str, str] = yield inspect.read_records(self._stored_in)
-        near = get_close_matches(name, known, 1)
-        meant = f": did you mean {near[0]}?" if near else ": `rqretry cron list` shows all"
+        hint = (yield from meant(self._stored_in, name)) or ": `rqretry cron list` shows all"
         where = f"in namespace {show(self._store.namespace)}"
-        return ScheduleNotFound(f"there is no schedule {show(name)} {where}{meant}")
+        return ScheduleNotFound(f"there is no schedule {show(name)} {where}{hint}")

@@ -34,8 +34,9 @@ from rqretry.core.errors import (
     show,
 )
 from rqretry.core.route import Route
+from rqretry.core.suggestion import did_you_mean
 from rqretry.protocol import audit_log, catalog, inspect, rate_limit
-from rqretry.protocol.command import Command, Operation, Pause, batches
+from rqretry.protocol.command import Command, Each, Operation, Pause, batches
 from rqretry.protocol.keys import (
     GroupKeys,
     NamespaceKeys,
@@ -143,6 +144,12 @@ class Records(Generic[Record]):
         return self._decode(name, stored) if stored else None
 
 
+def meant(stored_in: str, name: str) -> Operation[str]:
+    """A question such as "; did you mean orders?", or nothing, where names may not be read too."""
+    (known,) = yield Each([inspect.read_records(stored_in)], None)
+    return "" if isinstance(known, RqretryError) else did_you_mean(name, known)
+
+
 def compare_and_set(
     keys: NamespaceKeys, stored_in: str, name: str, decide: Callable[[str], str]
 ) -> Operation[str]:
@@ -244,7 +251,8 @@ class CatalogStore:
         record = yield from self.topics.find(name)
         if record is None or record.deleting:
             self.forget(name)
-            raise self._no_topic(name)
+            hint = yield from meant(self.keys.topics, name)
+            raise TopicNotFound(f"{self._no_topic(name)}{hint}")
         return self.keep(record)
 
     def topics_now(self, names: Iterable[str]) -> Operation[list[TopicRecord]]:
@@ -272,7 +280,8 @@ class CatalogStore:
         yield from self.open()
         record = yield from self.groups.find(name)
         if record is None:
-            raise self._no_group(name)
+            hint = yield from meant(self.keys.groups, name)
+            raise GroupNotFound(f"{self._no_group(name)}{hint}")
         return self.learn(record)
 
     def keep(self, record: TopicRecord) -> TopicRecord:

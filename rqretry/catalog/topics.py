@@ -49,9 +49,10 @@ class Topics(CatalogPart):
         return not self.only_declared or name in self.declared
 
     def _not_created(self, error: TopicNotFound, name: str) -> TopicNotFound:
+        missing = str(self._store.topics.missing(name))
         return TopicNotFound(
-            f"{error}, and create_topics=False: declare it with app.topic({show(name)}), or create"
-            f" it with: rqretry topic create {name}"
+            f"{missing}, and create_topics=False: declare it with app.topic({show(name)}), or"
+            f" create it with: rqretry topic create {name}{str(error).removeprefix(missing)}"
         )
 
     def find(self, name: str) -> Operation[TopicRecord | None]:

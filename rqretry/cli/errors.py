@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from rqretry.cli.streams import flush_output, forget_output, prepare_streams
-from rqretry.core.errors import InvalidArgument, RqretryError, escape, show
+from rqretry.core.errors import InvalidArgument, RqretryError, StoreUnavailable, escape, show
+from rqretry.core.settings import URL_VARIABLE
 from rqretry.core.suggestion import did_you_mean
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -126,6 +127,8 @@ def _report(error: click.ClickException | RqretryError) -> int:
         return _fail(f"{_usage_message(error)} (see {path} --help)", USAGE)
     if isinstance(error, click.ClickException):
         return _fail(error.format_message(), error.exit_code)
+    if isinstance(error, StoreUnavailable) and str(error).endswith("is unreachable"):
+        return _fail(f"{error}: start it, or name another with --url or {URL_VARIABLE}")
     return _fail(str(error), USAGE if isinstance(error, InvalidArgument) else FAILED)
 
 

@@ -9,14 +9,13 @@ from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.options import SimpleConsumerOptions
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.consumer.transaction_checker import Checkers
-from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (
     MAX_POSTPONES,
     check_count,
     check_flag,
     check_group,
     check_options,
-    check_source,
+    check_sources,
     check_tags,
 )
 from rqretry.core.settings import Settings
@@ -95,15 +94,13 @@ def simple_operations(
     Raises:
         InvalidArgument: A name or an option is outside its limits, or there is no topic.
     """
-    names = [topics] if isinstance(topics, str) else list(topics)
-    if not names:
-        raise InvalidArgument("topics: a simple consumer needs at least one topic")
-    settings = group_settings(max_retries, None) | {"create": create_group}
+    wanted = check_flag("create_group", create_group)
+    settings = group_settings(max_retries, None) | {"create": wanted}
     if tags is not None:
         settings["tags"] = check_tags(tags)
     if ordered is not None:
         settings["ordered"] = check_flag("ordered", ordered)
-    checked, sources = check_group(group), [check_source(name) for name in names]
+    checked, sources = check_group(group), check_sources(topics)
     settings["start"] = check_start(start)
     most = check_count(max_postpones, name="max_postpones", minimum=0)
     return SimpleOperations(catalog, checked, sources, name, settings, most)

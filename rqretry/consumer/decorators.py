@@ -10,10 +10,16 @@ from rqretry.consumer.periodic import ScheduleOptions, add_schedule
 from rqretry.consumer.task import Task
 from rqretry.consumer.transaction_checker import TransactionCheckerOptions
 from rqretry.consumer.typed_topic import BatchHandler, PublishesMany, Topic
-from rqretry.core.errors import InvalidArgument, show
-from rqretry.core.limits import check_group, check_options, check_partitions, check_topic
+from rqretry.core.errors import show
+from rqretry.core.limits import (
+    check_function,
+    check_group,
+    check_options,
+    check_partitions,
+    check_topic,
+)
 from rqretry.core.middleware import Callback, EventName, Middleware
-from rqretry.core.public_call import hinted
+from rqretry.core.public_call import hinted, hinted_decorator
 
 D = TypeVar("D", bound=Declared)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +70,10 @@ class Decorators(PublishesMany, Generic[D]):
         self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
     ) -> Callable[[B], B]: ...
 
-    @hinted  # type: ignore[misc] # ConsumerOptions are these without batch
+    @hinted_decorator(  # type: ignore[misc] # ConsumerOptions are these without batch
+        "@app.consumer needs a topic and a group in parentheses: write"
+        ' @app.consumer("orders", group="billing")'
+    )
     def consumer(
         self, topics: str | Sequence[str], *, group: str, **options: Unpack[BatchConsumerOptions]
     ) -> Callable[[Any], Any]:
@@ -129,13 +138,16 @@ class Decorators(PublishesMany, Generic[D]):
         self, function: Callable[P, R], name: str | None, options: ConsumerOptions
     ) -> Task[P, R]:
         self._parts.refuse_late("task")
+        check_function("task", function)
         chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
         binding = bind_task(function)
         self._parts.registry.add(function, chosen, chosen, options, binding=binding)
         self._parts.topics.setdefault(chosen, None)
         return Task(self, chosen, function, binding)
 
-    @hinted
+    @hinted_decorator(
+        '@app.cron needs a time: write @app.cron("0 3 * * *") or @app.cron(every="10m")'
+    )
     def cron(
         self, line: str | None = None, /, **options: Unpack[ScheduleOptions]
     ) -> Callable[[F], F]:
@@ -146,7 +158,8 @@ class Decorators(PublishesMany, Generic[D]):
         slot), its body, or both.
 
         Args:
-            line: Minute, hour, day of month, month and day of week, such as "0 3 * * *".
+            line: Minute, hour, day of month, month and day of week, such as "0 3 * * *"; default
+                none, with `every` in its place.
             options: See ScheduleOptions and rqretry.ConsumerOptions.
 
         Raises:
@@ -154,10 +167,6 @@ class Decorators(PublishesMany, Generic[D]):
             ConfigError: The function takes what it cannot get, the name is taken, rqretry[cron] is
                 not installed, or a worker of this app runs already.
         """
-        if callable(line):
-            raise InvalidArgument(
-                '@app.cron needs a time: write @app.cron("0 3 * * *") or @app.cron(every="10m")'
-            )
 
         @hinted
         def decorate(function: F) -> F:
@@ -167,12 +176,21 @@ class Decorators(PublishesMany, Generic[D]):
 
         return decorate
 
+    @hinted
     def middleware(self, function: M) -> M:
-        """Put an async function (message, call_next) around every attempt, the first outermost."""
+        """Put an async function around every attempt, the first one outermost.
+
+        Args:
+            function: It gets the message and `call_next`, awaits `call_next(message)`, and returns
+                what that returned, or another ConsumeResult.
+
+        Raises:
+            InvalidArgument: It is not such a function.
+        """
         self._parts.hooks.add_middleware(function)
         return function
 
-    @hinted
+    @hinted_decorator('@app.on needs an event: write @app.on("dead_letter")')
     def on(self, event: EventName) -> Callable[[C], C]:
         """Call a function, plain or async, with an Event when something happens.
 
@@ -191,7 +209,9 @@ class Decorators(PublishesMany, Generic[D]):
 
         return decorate
 
-    @hinted
+    @hinted_decorator(
+        '@app.transaction_checker needs the producer group: write @app.transaction_checker("shop")'
+    )
     def transaction_checker(
         self, producer_group: str, **options: Unpack[TransactionCheckerOptions]
     ) -> Callable[[F], F]:

@@ -39,7 +39,8 @@ class ConsumerOptions(TypedDict, total=False):
             own.
         ordered: Handle the messages of one message group one at a time over all workers, in the
             order of publishing; a failed one is tried again after a fixed interval (1 s; 10 ms to
-            30 s with policy=RetryPolicy.fixed(...)), and only its message group waits.
+            30 s with policy=RetryPolicy.fixed(...)), and only its message group waits. Default
+            False.
         concurrency: Attempts at once in one process; default 64 for async functions, 16 for
             threads, one per core with process=True.
         visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
@@ -49,7 +50,7 @@ class ConsumerOptions(TypedDict, total=False):
             default 1000.
         none_is: What None means, "failure" or "success"; default by the handler's annotation. Not
             for a task, whose return value means nothing.
-        process: Run a plain function in a process of its own: for CPU-bound work.
+        process: Run a plain function in a process of its own: for CPU-bound work. Default False.
         retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
         dead_letter_on: These exceptions are dead-lettered at once; default none.
         start: Where the group begins in a topic that is new to it: "latest" (the default: what is
@@ -59,7 +60,8 @@ class ConsumerOptions(TypedDict, total=False):
         broadcast: True: every running consumer of the group gets every message that is published
             while it runs. Nothing is leased, retried or dead-lettered, so the options about that
             cannot be given; a failure is logged and counted. A name: the same, and a consumer goes
-            on where it was when it starts again; each running one has a name of its own.
+            on where it was when it starts again; each running one has a name of its own. Default
+            False.
     """
 
     max_retries: int | str | None

@@ -10,8 +10,8 @@ from rqretry.consumer.handler_binding import Binding, Handler, bind
 from rqretry.consumer.options import ConsumerOptions
 from rqretry.core.durations import Duration
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.core.limits import check_name, check_options, check_topic
-from rqretry.core.schedule import MAX_NAME, ScheduleRecord, Timetable, check_catch_up
+from rqretry.core.limits import check_function, check_options, check_topic
+from rqretry.core.schedule import ScheduleRecord, Timetable, check_catch_up, check_schedule
 from rqretry.core.typed_body import BodyMismatch, plain
 
 _MAX_BODY = 16 * 1024
@@ -22,7 +22,7 @@ class ScheduleOptions(ConsumerOptions, total=False):
     """The options of `@app.cron`, beside those of its handler.
 
     Attributes:
-        every: Publish at this interval, whole seconds, in place of a cron line.
+        every: Publish at this interval, whole seconds, in place of a cron line; default none.
         timezone: Where the cron line is read, such as "Europe/Berlin"; default UTC.
         name: Its name, and that of its topic and group; default the function's name.
         body: What each message holds, a JSON value up to 16 KiB; default None.
@@ -47,6 +47,7 @@ def add_schedule(
     own = {name: options.get(name) for name in _OWN}
     rest = {name: value for name, value in options.items() if name not in _OWN}
     check_options(options, ScheduleOptions, "schedule option")
+    check_function("handler", function)
     record = _schedule(function, line, own)
     binding = _binding(function, record)
     if any(record.name == other.name for other in declared.schedules):
@@ -72,7 +73,7 @@ def _schedule(function: Handler, line: object, own: Mapping[str, Any]) -> Schedu
             "body: a schedule's may take 16 KiB: store what is larger elsewhere, and name it there"
         )
     return ScheduleRecord(
-        check_name("schedule", name, MAX_NAME),
+        check_schedule(name),
         Timetable.parse(line, own["every"], own["timezone"]),
         check_catch_up("last" if catch_up is None else catch_up),
         json.loads(text),

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,6 @@ from rqretry.consumer.handler_binding import (
 from rqretry.consumer.options import (
     AnyOptions,
     BatchConsumerOptions,
-    Exceptions,
     batch_concurrency,
     check_batch,
     check_batch_wait,
@@ -39,12 +38,13 @@ from rqretry.core.limits import (
     MAX_POSTPONES,
     check_count,
     check_flag,
+    check_function,
     check_group,
     check_max_inflight,
     check_max_retries,
     check_name,
     check_options,
-    check_source,
+    check_sources,
     check_tags,
 )
 from rqretry.core.rates import check_rate_limit
@@ -174,12 +174,9 @@ class Registry:
         body_type: Any = None,
     ) -> ConsumerSpec:
         """Check and keep a handler. Raises InvalidArgument, ConfigError."""
-        if not callable(handler):
-            refuse("handler", handler, "must be a function")
+        check_function("handler", handler)
         check_options(options, BatchConsumerOptions, "consumer option")
-        names = [topics] if isinstance(topics, str) else list(topics)
-        if not names:
-            raise InvalidArgument("topics: a consumer needs at least one topic")
+        names = check_sources(topics)
         if binding is not None and "batch" in options:
             refuse(
                 "batch",
@@ -211,7 +208,8 @@ def _spec(
     options: AnyOptions,
     binding: AnyBinding,
 ) -> ConsumerSpec:
-    process, policy = options.get("process", False), _policy(options.get("policy"))
+    process = check_flag("process", options.get("process", False))
+    policy = _policy(options.get("policy"))
     is_async = _check_handler(handler)
     if process:
         _check_process(handler, is_async=is_async)
@@ -230,7 +228,7 @@ def _spec(
     shortest_s = min(visibility_ms, consume_timeout_ms) / 1000
     return ConsumerSpec(
         handler=handler,
-        topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
+        topics=tuple(dict.fromkeys(topics)),
         group=check_group(group),
         is_async=is_async,
         max_retries=_max_retries(options.get("max_retries"), policy),
@@ -310,8 +308,9 @@ def _default_concurrency(is_async: bool, process: bool) -> int:  # noqa: FBT001 
     return ASYNC_CONCURRENCY if is_async else SYNC_CONCURRENCY
 
 
-def _exceptions(name: str, given: Exceptions) -> tuple[type[BaseException], ...]:
-    listed = (given,) if isinstance(given, type) else tuple(given or ())
+def _exceptions(name: str, given: Any) -> tuple[type[BaseException], ...]:
+    one = isinstance(given, type | str) or not isinstance(given, Iterable)
+    listed: tuple[Any, ...] = (given,) if one else tuple(given)
     for each in listed:
         if not _is_exception(each):
             refuse(name, each, "must be an exception class, or a list of them")

@@ -21,6 +21,10 @@ class SimpleConsumer(_Verbs, SyncFacade[SimpleOperations], Closing):
     """Receives and acknowledges without asyncio; made by `Client.simple_consumer`.
 
     `close` gives nothing back: what was received stays leased until its duration ends.
+
+    Raises:
+        InvalidArgument: Of every call: a value is outside its limits.
+        StoreUnavailable: Of every call: the server does not answer, for the client's `timeout`.
     """
 
     def __init__(self, store: SyncPerformer, operations: SimpleOperations) -> None:

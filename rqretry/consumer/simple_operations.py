@@ -117,7 +117,7 @@ class SimpleOperations(SimpleSettling):
         """Lease up to `max_messages`, waiting for the first one.
 
         Args:
-            max_messages: 1 to 32.
+            max_messages: 1 to 32; default 16.
             invisible_duration: How long nobody else gets them, 10 ms to 12 h; default 30 s.
             wait: How long to wait for the first one, 0 to 20 min; default 20 s.
 

@@ -70,18 +70,21 @@ class SimpleSettling(ABC):
         """Report dead letters."""
 
     def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
-        """Commit one message or several, given as messages or receipt handles.
+        """Commit one message or several.
+
+        Args:
+            messages: A message, a receipt handle, or any number of either.
 
         Raises:
             InvalidReceiptHandle: For at least one the lease has ended, it was acknowledged
                 before, or the handle is malformed or of another group: `refused` has each of
                 these. The others are committed.
         """
-        yield from self.join()
         if not isinstance(messages, Message | str | Iterable):
             refuse("message", messages, _ACKNOWLEDGEABLE)
         items = [messages] if isinstance(messages, Message | str) else messages
         given = {_text(item, _ACKNOWLEDGEABLE): item for item in items}
+        yield from self.join()
         known, refused = self._sort_out(given)
         handles = [*known.values()]
         with self._watched(observer.ACK, [given[text] for text in known], handles) as watch:
@@ -156,8 +159,8 @@ class SimpleSettling(ABC):
 
     def _lease_of(self, message: object) -> Operation[tuple[ReceiptHandle, GroupKeys]]:
         """The lease that one message or handle names, and its place."""
-        yield from self.join()
         text = _text(message, _ONE)
+        yield from self.join()
         known, refused = self._sort_out([text])
         if refused:
             raise InvalidReceiptHandle.of([*refused.values()])

@@ -4,7 +4,6 @@ A transaction whose producer has not decided it, because it died or lost its con
 back: a checker of its producer group is asked.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,8 +11,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypedDict
 
 from rqretry.core.durations import Duration, milliseconds
-from rqretry.core.errors import ConfigError, refuse, show
-from rqretry.core.limits import check_count, check_group, check_options
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.limits import check_count, check_function, check_group, check_options
 from rqretry.protocol.transaction import Record, Terms
 
 CHECK_AFTER_S = 6
@@ -138,8 +137,7 @@ class Checkers:
         self, function: Callable[..., Any], group: str, options: TransactionCheckerOptions
     ) -> CheckerSpec:
         """Check and keep a checker. Raises InvalidArgument, ConfigError."""
-        if inspect.isclass(function) or not callable(function):
-            refuse("transaction checker", function, "must be a function")
+        check_function("transaction checker", function, "transaction")
         check_options(options, TransactionCheckerOptions, "transaction_checker option")
         checked = check_group(group)
         if checked in self.specs:
@@ -159,7 +157,7 @@ class Checkers:
 
     def terms(self, topic: str, group: str | None, options: TransactionOptions) -> Terms:
         """The terms of a new transaction: what is named, else what the group's checker names."""
-        name = topic if group is None else group
+        name = topic if group is None else check_group(group)
         spec = self.specs.get(name)
         return terms_of(topic, name, {**spec.options, **options} if spec else options)
 

@@ -13,7 +13,7 @@ from rqretry.consumer.task import Publishes
 from rqretry.core.batch_result import BatchReturn
 from rqretry.core.message import Message, OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
-from rqretry.core.public_call import hinted
+from rqretry.core.public_call import hinted, hinted_decorator
 from rqretry.core.typed_body import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +43,10 @@ class Topic(Generic[T]):
     Attributes:
         name: The topic.
         body: The type that its bodies fit; None for anything.
+
+    Raises:
+        InvalidArgument: Of every call: a value is outside its limits; nothing was written.
+        StoreUnavailable, AmbiguousResult: Of every publish: see App, `timeout`.
     """
 
     def __init__(self, app: PublishesMany, declared: Declared, name: str, body: Any) -> None:
@@ -60,7 +64,9 @@ class Topic(Generic[T]):
         self, *, group: str, **options: Unpack[BatchConsumerOptions]
     ) -> Callable[[B], B]: ...
 
-    @hinted  # type: ignore[misc] # ConsumerOptions are these without batch
+    @hinted_decorator(  # type: ignore[misc] # ConsumerOptions are these without batch
+        '@topic.consumer needs a group in parentheses: write @topic.consumer(group="billing")'
+    )
     def consumer(
         self, *, group: str, **options: Unpack[BatchConsumerOptions]
     ) -> Callable[[Any], Any]:
@@ -78,9 +84,15 @@ class Topic(Generic[T]):
     async def publish_many(
         self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
-        """Publish bodies or OutgoingMessages; see Client.publish_many.
+        """Publish any number of them, in bounded calls.
 
-        Raises BodyMismatch before any is written.
+        Args:
+            bodies: Bodies or OutgoingMessages.
+            durability: Of all that name none of their own; see PublishOptions. Default the
+                primary's memory.
+
+        Raises:
+            BodyMismatch: A consumer could not read one of them; nothing was written.
         """
         items = [self.checked(body) for body in several(bodies)]
         return await self._app.publish_many(self.name, items, durability=durability)
@@ -108,7 +120,7 @@ class Topic(Generic[T]):
             item: A body, or one in an OutgoingMessage.
 
         Raises:
-            BodyMismatch: Consumers could not read it.
+            BodyMismatch, CodecError: Consumers could not read it.
         """
         if isinstance(item, OutgoingMessage):
             return replace(item, body=self._plain(item.body))

@@ -83,10 +83,10 @@ class ConsumeResult:
         """The attempt failed; the message is retried at a time of the handler's choice.
 
         Args:
-            after: The wait, 0 to 40 days, in seconds or as text.
+            after: The wait, 0 to 40 days, in seconds or as text; default the policy's.
             level: A delay level instead of a wait: 0 automatic, k > 0 that level (above
                 the table its last), -1 the dead-letter queue now.
-            reason: Why, in words.
+            reason: Why, in words; default none.
 
         Raises:
             InvalidArgument: Both or an impossible `after` or `level` are given.

@@ -14,7 +14,7 @@ from rqretry.core.errors import refuse, show
 Duration: TypeAlias = float | int | str | timedelta
 """Seconds as a number, a timedelta, or text such as "10s", "1m30s" or "250ms"."""
 
-_ALLOWED = 'seconds as a number, a timedelta, or text such as "10s", "1m30s" or "250ms"'
+_ALLOWED = 'seconds, or text such as "10s", "1m30s" or "250ms"'
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _TEXT = re.compile(
     rf"\s*(?:{_NUMBER}\s*d)?\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m(?!s))?"

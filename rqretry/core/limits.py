@@ -5,9 +5,10 @@ of the argument, the value at fault and what is allowed. A good value costs one 
 test; only a bad one pays for finding out what is wrong with it.
 """
 
+import inspect
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NoReturn, cast
 
@@ -66,6 +67,14 @@ def check_source(value: object) -> str:
     if isinstance(value, str) and value.startswith(DLQ):
         return DLQ + check_group(value.removeprefix(DLQ))
     return check_topic(value)
+
+
+def check_sources(value: object) -> list[str]:
+    """What a consumer subscribes to, one or several."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, bytes) or not isinstance(names, Iterable) or not (listed := [*names]):
+        refuse("topics", value, "must be a topic, or a list with one at least")
+    return [check_source(name) for name in listed]
 
 
 def check_group(value: object) -> str:
@@ -225,11 +234,43 @@ def check_unordered(value: object) -> str:
     return str(value)
 
 
+def check_function(name: str, value: object, *parameters: str) -> None:
+    """A function, or an object that is called like one, that takes these; a class is none.
+
+    Without `parameters` it may take anything.
+    """
+    if isinstance(value, type) or not callable(value):
+        refuse(name, value, "must be a function: decorate a def or an async def")
+    if not parameters:
+        return
+    try:
+        inspect.signature(value).bind(*parameters)
+    except TypeError:
+        taken = inspect.signature(value)
+        refuse(name, value, f"must take ({', '.join(parameters)}), and takes {taken}")
+    except ValueError:  # a builtin that says nothing about its own
+        return
+
+
+def check_part(name: str, value: object) -> str | None:
+    """Text that something is selected by; None for everything."""
+    if value is not None and not isinstance(value, str):
+        refuse(name, value, f"is {type(value).__name__}, not str")
+    return value
+
+
 def check_flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool):
         refuse(name, value, "must be True or False")
     return value
+
+
+def check_flags(names: Iterable[str], given: Mapping[str, object]) -> None:
+    """Those of these arguments that are given."""
+    for name in names:
+        if given.get(name) is not None:
+            check_flag(name, given[name])
 
 
 def read_whole(text: str) -> int | None:

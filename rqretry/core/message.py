@@ -28,17 +28,18 @@ class PublishOptions(TypedDict, total=False):
     """The options of every `publish`, and of a task's `options`.
 
     Attributes:
-        tag: What subscriptions filter by.
-        keys: Business keys to find the message by, at most 16.
-        headers: User properties, text to text.
+        tag: What subscriptions filter by; default none.
+        keys: Business keys to find the message by, at most 16; default none.
+        headers: User properties, text to text; default none.
         message_group: Ordered groups handle the messages of one message group one at a time, in the
-            order in which they were published; at most 63 bytes. Not with a delay.
+            order in which they were published; at most 63 bytes. Not with a delay. Default none.
         delay: Deliver after this, at most 40 days; default at once.
-        delay_level: The same as a level of the namespace's table, 1 for the shortest.
+        delay_level: The same as a level of the namespace's table, 1 for the shortest; default none.
         deliver_at: Deliver at this date: a datetime with a time zone, or seconds since the epoch;
             at most 40 days ahead, and at once where it is past. The server's clock decides. At
-            most one of the three can be given.
-        id: Your own id; the same id and content again is a duplicate and stored once.
+            most one of the three can be given; default at once.
+        id: Your own id; the same id and content again is a duplicate and stored once. Default a
+            new one.
         durability: What must have the message before publish returns: "replica:1" (or more
             replicas) or "disk" (its append-only file; Redis 7.2 and newer). Default the
             primary's memory. NotConfirmed is raised where that is not so within 3 s.

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.errors import refuse, show
+from rqretry.core.limits import check_function
 from rqretry.core.message import Message
 
 log = logging.getLogger("rqretry")
@@ -69,13 +70,13 @@ class Hooks:
         """Put a middleware around every attempt; the first one added is the outermost."""
         if not inspect.iscoroutinefunction(middleware):
             refuse("middleware", middleware, "must be an async function (message, call_next)")
+        check_function("middleware", middleware, "message", "call_next")
         self.middleware.append(middleware)
 
     def add_callback(self, name: EventName, callback: Callback) -> None:
         """Call a function, plain or async, when something happens."""
         self.check_event(name)
-        if not callable(callback):
-            refuse("callback", callback, "must be a function")
+        check_function("callback", callback, "event")
         self._callbacks[name].append(callback)
 
     def check_event(self, name: EventName) -> None:

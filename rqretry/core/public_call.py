@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, get_args
 
 from rqretry.core.errors import InvalidArgument, RqretryError, end_at_caller
@@ -17,16 +17,22 @@ _OURS = re.compile(r"^[\w.<>]+\(\) (got an )?")
 """The name of a function as Python has it, which may be one of ours."""
 
 
-def hinted(function: Callable[P, R]) -> Callable[P, R]:
+def hinted(function: Callable[P, R], bare: str = "") -> Callable[P, R]:
     """A function for users, plain or async.
 
     It tells them what was meant by an argument that it does not have, and the traceback of an
     error of ours ends at their line (docs/decisions/0083).
+
+    Args:
+        function: It.
+        bare: What it answers where a function is among its arguments; "" for nothing.
     """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            if bare and any(map(callable, args)):
+                raise InvalidArgument(bare)
             return function(*args, **kwargs)
         except (RqretryError, TypeError) as error:
             for_caller(error, function, kwargs)
@@ -43,6 +49,11 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", call_async)
     return call
+
+
+def hinted_decorator(bare: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """`hinted`, for what makes a decorator; `bare`: what it answers without its parentheses."""
+    return functools.partial(hinted, bare=bare)
 
 
 def hinted_fields(kind: type[T]) -> type[T]:
@@ -68,6 +79,8 @@ def for_caller(
 
 def _hint(reason: str, function: Callable[..., Any], given: Iterable[str]) -> str:
     known = _arguments(function)
+    if "positional argument" in reason and reason.endswith("given"):
+        return f"{reason}: give the others by name, such as {_first_named(function, known)}="
     for name in given:
         if name in known or "Did you mean" in reason:
             continue
@@ -75,6 +88,14 @@ def _hint(reason: str, function: Callable[..., Any], given: Iterable[str]) -> st
         meant = _closest(name, known) or "; there are " + ", ".join(known)
         return f"{reason}{named}{meant}"
     return reason
+
+
+def _first_named(function: Callable[..., Any], known: Sequence[str]) -> str:
+    """The first argument that is given by name."""
+    parameters = inspect.signature(function).parameters
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return next((name for name in known if kinds.get(name, keyword) is keyword), "...")
 
 
 def _meant(reason: str, function: Callable[..., Any], given: Iterable[str]) -> str:

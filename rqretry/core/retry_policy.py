@@ -28,6 +28,9 @@ _FORMS = (
     'is not a policy: give "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"'
 )
 
+_STEPS = {"rocketmq": (0, 0), "ladder": (1, MAX_STEPS), "exponential": (2, 2), "fixed": (1, 1)}
+"""How many `steps_ms` each has."""
+
 Form = Literal["rocketmq", "ladder", "exponential", "fixed"]
 
 
@@ -67,6 +70,13 @@ class RetryPolicy:
     multiplier: float = 1.0
     jitter: float = 0.0
     max_retries: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument: it was not made by one of the constructors."""
+        least, most = _STEPS.get(self.form, (1, 0))
+        if not least <= len(self.steps_ms) <= most:
+            rule = 'is no policy: write RetryPolicy.ladder("10s 30s"), or .exponential() and so on'
+            refuse("form", self.form, rule)
 
     @classmethod
     @hinted
@@ -124,10 +134,10 @@ class RetryPolicy:
         """Each wait is the one before times `multiplier`, up to `max`; never overflows.
 
         Args:
-            initial: The first wait, 1 ms to 40 days.
-            multiplier: From 1 to 1000.
-            max: The longest wait; not below `initial`.
-            jitter: Each wait varies by up to this part of it, up or down; 0 to 1.
+            initial: The first wait, 1 ms to 40 days; default 5 s.
+            multiplier: From 1 to 1000; default 2.
+            max: The longest wait, `initial` to 40 days; default 2h.
+            jitter: Each wait varies by up to this part of it, up or down; 0 to 1, default 0.1.
             max_retries: The group's limit; None leaves the group's own.
 
         Raises:

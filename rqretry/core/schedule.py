@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from rqretry.core.durations import Duration, compact, milliseconds
 from rqretry.core.errors import CodecError, ConfigError, InvalidArgument, refuse, show
+from rqretry.core.limits import check_name
 
 CatchUp = Literal["last", "all", "none"]
 ON_TIME_S = 60
@@ -185,6 +186,11 @@ def _read_fields(found: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]
         if not isinstance(value, kinds[name]) or (name == "every_s" and value < 0):
             raise TypeError(f"{name} is {show(value)}")
     return values
+
+
+def check_schedule(name: object) -> str:
+    """A schedule's name: 1 to 100 characters of A-Z a-z 0-9 _ . -, the first no dot."""
+    return check_name("schedule", name, MAX_NAME)
 
 
 def check_catch_up(value: object) -> CatchUp:

@@ -126,6 +126,15 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+def check_publishable(items: Sequence[Any]) -> None:
+    """Judge bodies or OutgoingMessages before a server is waited for.
+
+    Raises:
+        InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published.
+    """
+    drafts(items, [""] * len(items), 0)
+
+
 Draft = tuple[Prepared, int]
 """A message, and the delay level it asks for; 0 for none."""
 

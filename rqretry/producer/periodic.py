@@ -14,7 +14,7 @@ from rqretry.core.envelope import checksum
 from rqretry.core.errors import CodecError, RqretryError, ScriptError
 from rqretry.core.message import SLOT_HEADER, OutgoingMessage
 from rqretry.core.message_id import make_id
-from rqretry.core.schedule import ScheduleRecord, message_id, spell_slot
+from rqretry.core.schedule import ScheduleRecord, check_schedule, message_id, spell_slot
 from rqretry.producer.encode import draft
 from rqretry.producer.lane import Call, Lane, Publishing
 from rqretry.protocol.command import Operation
@@ -128,6 +128,9 @@ class Operator(Protocol):
 def trigger(context: Operator, name: str) -> Operation[str]:
     """Publish a message of a schedule now, paused or not; its slots stay as they are.
 
+    Args:
+        name: The schedule.
+
     Returns:
         The message's id.
 
@@ -136,9 +139,9 @@ def trigger(context: Operator, name: str) -> Operation[str]:
         AmbiguousResult: It may be published.
         StoreUnavailable, QueueFull: Nothing was published.
     """
-    catalog = context.catalog
+    catalog, checked = context.catalog, check_schedule(name)
     yield from catalog.open()
-    record = yield from catalog.schedules.find(name)
+    record = yield from catalog.schedules.find(checked)
     now_ms = yield from catalog.store.now_ms()
     message, _ = draft(_message(record, now_ms // 1000), make_id(now_ms), now_ms)
     topic = yield from catalog.topics.get(name, create=True)

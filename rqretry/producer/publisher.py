@@ -19,6 +19,7 @@ from rqretry.producer.encode import (
     LaneKey,
     Room,
     by_lane,
+    check_publishable,
     chunks,
     ids_or_error,
     in_order,
@@ -231,7 +232,10 @@ class Publisher:
                     await self._store.run_each(commands, 0.0)
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
-        await self._store.connect()
+        items = list(items)
+        if not self._store.session.greeted:
+            check_publishable(items)
+            await self._store.connect()
         return await self._store.perform(self._encoder.prepare(topic, items))
 
     async def _publish_to(

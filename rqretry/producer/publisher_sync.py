@@ -15,6 +15,7 @@ from rqretry.producer.encode import (
     Encoder,
     LaneKey,
     by_lane,
+    check_publishable,
     chunks,
     ids_or_error,
     in_order,
@@ -129,7 +130,10 @@ class SyncPublisher:
         return answers
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
-        self._store.connect()
+        items = list(items)
+        if not self._store.session.greeted:
+            check_publishable(items)
+            self._store.connect()
         return self._store.perform(self._encoder.prepare(topic, items))
 
     def _two(self, topic: str, key: LaneKey) -> tuple[Lane, Lane]:

@@ -25,7 +25,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.public_call import hinted
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
-from rqretry.producer.encode import Encoder, chunks, partition_for
+from rqretry.producer.encode import Encoder, check_publishable, chunks, partition_for
 from rqretry.producer.lane import full, refused
 from rqretry.protocol import transaction
 from rqretry.protocol.command import Command, Operation
@@ -71,7 +71,7 @@ class TransactionOperations:
 
         Args:
             body: A JSON-compatible value, or raw bytes; or an OutgoingMessage.
-            topic: Another topic than the transaction was begun for.
+            topic: Another topic; default that of the transaction.
             options: See PublishOptions; a message of a transaction cannot be delayed.
 
         Returns:
@@ -96,7 +96,7 @@ class TransactionOperations:
 
         Args:
             messages: Bodies or OutgoingMessages.
-            topic: Another topic than the transaction was begun for.
+            topic: Another topic; default that of the transaction.
         """
         return (yield from self._publish(list(several(messages)), topic, batch=True))
 
@@ -178,6 +178,7 @@ class TransactionOperations:
 
     def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
         if not self._encoder.clock.known:  # ids hold the server's time
+            check_publishable(items)
             yield Command("ping", (), (), bytes, arguments=("PING",))
         prepared = yield from self._encoder.prepare(name, items)
         self._check_open()

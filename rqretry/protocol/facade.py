@@ -11,6 +11,7 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, get_args, overload
 
 from rqretry.core.errors import RqretryError
+from rqretry.core.limits import check_flags
 from rqretry.core.parts import parts_of
 from rqretry.core.public_call import for_caller
 from rqretry.protocol.command import Operation, Performer, SyncPerformer
@@ -50,9 +51,12 @@ class Verb(Generic[P, T]):
     """
 
     def __init__(self, operation: Callable[Concatenate[Any, P], Operation[T]]) -> None:
+        flags = _flags(operation)
+
         def method(facade: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             store, operations = parts_of(facade)
             try:
+                check_flags(flags, kwargs)
                 return store.perform(operation(operations, *args, **kwargs))
             except (RqretryError, TypeError) as error:
                 for_caller(error, method, kwargs)
@@ -61,6 +65,7 @@ class Verb(Generic[P, T]):
         async def async_method(facade: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             store, operations = parts_of(facade)
             try:
+                check_flags(flags, kwargs)
                 return await store.perform(operation(operations, *args, **kwargs))
             except (RqretryError, TypeError) as error:
                 for_caller(error, method, kwargs)
@@ -78,6 +83,12 @@ class Verb(Generic[P, T]):
     def __get__(self, facade: Any, kind: Any) -> Any:
         method = self._async if issubclass(kind, AsyncFacade) else self._sync
         return method if facade is None else MethodType(method, facade)
+
+
+def _flags(operation: Callable[..., Any]) -> tuple[str, ...]:
+    """Its arguments that are True or False, all given by name."""
+    parameters = inspect.signature(operation).parameters.values()
+    return tuple(one.name for one in parameters if one.annotation in (bool, bool | None))
 
 
 def _signature(operation: Callable[..., Any]) -> inspect.Signature:

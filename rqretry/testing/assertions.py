@@ -19,6 +19,10 @@ class Assertions:
     def history(self, id: str, *, group: str | None = None) -> list[str]:  # noqa: A002 - as above
         """The states that a message went through in a group, from the first to the current one.
 
+        Args:
+            id: The message.
+            group: Needed where the topic has more than one; default its only one.
+
         Raises:
             MessageNotFound: No such message was published here.
             InvalidArgument: Its topic has several groups, and `group` names none of them.
@@ -26,12 +30,12 @@ class Assertions:
         return [step.state for step in self.steps(id, group=group)]
 
     def steps(self, id: str, *, group: str | None = None) -> list[Step]:  # noqa: A002
-        """The same with times, verbs, attempts and errors."""
+        """`history` with times, verbs, attempts and errors."""
         found = self._history(id)
         return found.steps(found.group(group), self._clock)
 
     def attempts(self, id: str, *, group: str | None = None) -> list[Attempt]:  # noqa: A002
-        """The deliveries of a message: number, when (seconds), outcome and error."""
+        """`history` as deliveries: number, when (seconds), outcome and error."""
         return history.attempts(self.steps(id, group=group))
 
     def assert_path(self, id: str, path: str, *, group: str | None = None) -> None:  # noqa: A002
@@ -41,7 +45,7 @@ class Assertions:
             id: The message.
             path: States as lifecycle.State spells them, such as "ready inflight waiting_retry ...
                 committed"; "..." or "…" stands for any states, also none.
-            group: Needed where the topic has more than one.
+            group: Needed where the topic has more than one; default its only one.
 
         Raises:
             AssertionError: It went another way; the text has the path it went.
@@ -54,10 +58,15 @@ class Assertions:
             raise history.failure(found, name, steps, f"expected the path {path!r}")
 
     def assert_committed(self, id: str, *, group: str | None = None) -> None:  # noqa: A002
-        """Assert that the group (default every group of the topic) has committed the message.
+        """Assert that the message is committed.
+
+        Args:
+            id: The message.
+            group: By this group; default by every group of the topic.
 
         Raises:
-            AssertionError: It has not; the text has its path.
+            AssertionError: It is not; the text has its path.
+            InvalidArgument, MessageNotFound: As history.
         """
         found = self._history(id)
         for name in found.groups if group is None else [found.group(group)]:
@@ -75,11 +84,12 @@ class Assertions:
         Args:
             id: The message.
             reason: Must be part of the last error, such as "ValueError: no", or its cause, such
-                as "expired".
-            group: Needed where the topic has more than one.
+                as "expired"; default any.
+            group: Needed where the topic has more than one; default its only one.
 
         Raises:
             AssertionError: It is not, or for another reason; the text has its path.
+            InvalidArgument, MessageNotFound: As history.
         """
         found = self._history(id)
         name = found.group(group)

@@ -77,6 +77,9 @@ class Lab(Closing, Assertions):
 
         The app's own server is not touched; the app returns to it when the lab is closed.
 
+        Args:
+            app: The app.
+
         Returns:
             The same app.
 
@@ -118,7 +121,7 @@ class Lab(Closing, Assertions):
     # -- publishing ----------------------------------------------------------------------------
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
-        """Publish one message; the options, answer and errors are those of Client.publish."""
+        """Publish one message; arguments, answer and errors are those of Client.publish."""
         self._engine.join()
         return self._client.publish(topic, body, **options)
 
@@ -137,6 +140,9 @@ class Lab(Closing, Assertions):
     def run_until_idle(self, max_steps: int = MAX_STEPS) -> int:
         """Run every attempt that is due now, until nothing is ready or due. Time stands still.
 
+        Args:
+            max_steps: More attempts than this count as an endless loop; default 10000.
+
         Returns:
             The number of attempts.
 
@@ -148,15 +154,15 @@ class Lab(Closing, Assertions):
         return self._blocking(lambda: self._engine.run(max_steps), "arun_until_idle()")
 
     async def arun_until_idle(self, max_steps: int = MAX_STEPS) -> int:
-        """The same in a test that is a coroutine; handlers run in its event loop."""
+        """`run_until_idle` in a test that is a coroutine; handlers run in its event loop."""
         return await self._awaited(lambda: self._engine.run(max_steps))
 
     def advance(self, duration: Duration, max_steps: int = MAX_STEPS) -> int:
         """Let time pass, and run every attempt at the very millisecond at which it is due.
 
         Args:
-            duration: Seconds, a timedelta or text such as "4h46m".
-            max_steps: More attempts than this count as an endless loop.
+            duration: In seconds, a timedelta or text such as "4h46m".
+            max_steps: More attempts than this count as an endless loop; default 10000.
 
         Returns:
             The number of attempts.
@@ -168,17 +174,27 @@ class Lab(Closing, Assertions):
         return self._blocking(lambda: self._engine.advance(end_ms, max_steps), "aadvance()")
 
     async def aadvance(self, duration: Duration, max_steps: int = MAX_STEPS) -> int:
-        """The same in a test that is a coroutine."""
+        """`advance` in a test that is a coroutine."""
         end_ms = self._end_ms(duration)
         return await self._awaited(lambda: self._engine.advance(end_ms, max_steps))
 
     def advance_to_next_due(self, max_steps: int = MAX_STEPS) -> int:
-        """Run what is due now, then move time to what is due next, if anything is, and run that."""
+        """Run what is due now, then move time to what is due next, if anything is, and run that.
+
+        Args:
+            max_steps: More attempts than this count as an endless loop; default 10000.
+
+        Returns:
+            The number of attempts.
+
+        Raises:
+            AssertionError, InvalidArgument: As run_until_idle.
+        """
         run = self._engine.advance
         return self._blocking(lambda: run(None, max_steps), "aadvance_to_next_due()")
 
     async def aadvance_to_next_due(self, max_steps: int = MAX_STEPS) -> int:
-        """The same in a test that is a coroutine."""
+        """`advance_to_next_due` in a test that is a coroutine."""
         return await self._awaited(lambda: self._engine.advance(None, max_steps))
 
     # -- faults --------------------------------------------------------------------------------
@@ -208,7 +224,14 @@ class Lab(Closing, Assertions):
         self._engine.faults.arm(fault, worker=worker)
 
     def crashing(self, worker: str | None = None) -> AbstractContextManager[None]:
-        """Inside `with lab.crashing():` every worker (or this one) dies with every message."""
+        """Inside `with lab.crashing():` every worker dies with every message.
+
+        Args:
+            worker: Only this one, by its name, which is its consumer group; default all.
+
+        Raises:
+            InvalidArgument: There is no such worker.
+        """
         self._check_worker(worker)
         return self._engine.faults.standing(Fault.CRASH, worker)
 

@@ -284,6 +284,11 @@ class Session:
         self.topology.suspect(node)
         yield Drop(node)
 
+    @property
+    def greeted(self) -> bool:
+        """Whether the server has reported its time, and need not be found again."""
+        return self.clock.known and not self.topology.stale
+
     def note_time(self, node: Node, now_ms: int, sent_at: float) -> None:
         """A server has reported its time."""
         self.clocks[node].note(now_ms, sent_at)

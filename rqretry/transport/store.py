@@ -216,7 +216,7 @@ class Store(AsyncClosing):
 
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
-        if not self.clock.known or self.topology.stale:
+        if not self.session.greeted:
             await self.drive(self.session.connect())
 
     async def aclose(self) -> None:

@@ -151,7 +151,7 @@ class SyncStore(Closing):
 
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
-        if not self.clock.known or self.topology.stale:
+        if not self.session.greeted:
             self.drive(self.session.connect())
 
     def close(self) -> None:

@@ -61,3 +61,25 @@ def callables(objects: dict[str, Any]) -> Iterator[tuple[str, Callable[..., Any]
                 bound = getattr(value, name)
                 if inspect.isroutine(bound):
                     yield f"{kind}.{name}", bound
+
+
+GOOD = {
+    "all": True, "args": 1, "bodies": [1], "body": 1, "duration": 1, "group": "g", "id": "x",
+    "key": "k", "message": "t/0/g/1/x", "messages": [1], "name": "t", "topic": "t", "topics": "t",
+}  # fmt: skip
+"""For what has to be given."""
+
+
+def given(call: Callable[..., Any], other: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What a call needs, but for what `other` names."""
+    left, positional, by_name = dict(other), [], {}
+    for one in inspect.signature(call).parameters.values():
+        needed = one.default is one.empty or one.name in left
+        if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) or not needed:
+            continue
+        value = left.pop(one.name, GOOD.get(one.name, "x"))
+        if one.kind is one.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            by_name[one.name] = value
+    return positional, {**by_name, **left}

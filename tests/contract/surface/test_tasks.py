@@ -347,21 +347,10 @@ async def test_a_task_needs_no_parentheses(lab: Lab) -> None:
         assert await asyncio.wait_for(got, 10) == "Ada"
 
 
-@pytest.mark.parametrize(
-    "bare", [lambda app: app.on, lambda app: app.transaction_checker, lambda app: app.topic]
-)
-def test_other_decorators_without_parentheses_are_refused(lab: Lab, bare: Any) -> None:
-    def handler() -> None:
-        """It is given in the place of a name."""
-
-    with pytest.raises(InvalidArgument, match="handler"):
-        bare(lab.app())(handler)
-
-
-def test_a_consumer_without_parentheses_is_refused(lab: Lab) -> None:
-    decorate: Any = lab.app().consumer
-    with pytest.raises(TypeError, match="group"):
-        decorate(print)
+def test_a_function_is_no_topic(lab: Lab) -> None:
+    topic: Any = lab.app().topic
+    with pytest.raises(InvalidArgument, match="is builtin_function_or_method, not str"):
+        topic(print)
 
 
 @pytest.mark.parametrize("name", ["delay", "apply_async", "enqueue", "kiq", "send_with_options"])

@@ -1,8 +1,9 @@
 """Every program of the documentation passes mypy and pyright, both strict.
 
-Programs are the blocks of Python that begin with `# runs` or with the name of their file, and the
-files below docs/examples. The modules of a page are named after it here, since two pages may both
-have a `shop`.
+Programs are the files below docs/examples, and all blocks of Python: each by itself that begins
+with `# runs` or with the name of its file; the others of a page go on from one to the next. What
+stands in a tab beside ours is code of other systems. The modules of a page are named after it here,
+since two pages may both have a `shop`.
 """
 
 import json
@@ -17,15 +18,22 @@ import pytest
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
-BLOCK = re.compile(r"^```python[^\n]*\n(# (?:runs|[\w/]+\.py)\n.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```py[^\n]*\n(?!--8<--)(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w/]+)\.py\n")
+ALONE = "# runs\n"
 
 
 def programs(page: Path) -> Iterator[tuple[str, str]]:
     """The name of each module of a page, and its text."""
+    tour = []
     for number, text in enumerate(BLOCK.findall(page.read_text()), 1):
         named = FILE.match(text)
-        yield named[1].replace("/", ".") if named else f"block_{number}", text
+        if named or text.startswith(ALONE):
+            yield named[1].replace("/", ".") if named else f"block_{number}", text
+        else:
+            tour.append(text)
+    if tour:
+        yield "tour", "\n".join(tour)
 
 
 def written(page: Path, folder: Path) -> list[Path]:

@@ -47,6 +47,13 @@ CASES = (
          f"{SURFACE}test_typos.py::test_every_name_of_every_call_is_suggested_where_two_letters_changed_places"),
     case("R94", "a traceback keeps our frames", Symbol("end_at_caller", always(None)),
          f"{SURFACE}test_tracebacks.py::test_the_last_frame_is_the_users_and_the_cause_is_one_line"),
+    case("R113", "what is published is judged when the server has answered",
+         Symbol("check_publishable", always(None)),
+         f"{SURFACE}test_checked_first.py::test_every_argument_of_every_call_is_judged_before_the_server_is_asked"),
+    case("R113", "whatever an operator writes for True is true", Symbol("check_flags", always(None)),
+         f"{SURFACE}test_checked_first.py::test_every_argument_of_every_call_is_judged_before_the_server_is_asked"),
+    case("R114", "everything is a function", Symbol("check_function", always(None)),
+         f"{SURFACE}test_decorators.py::test_what_is_no_function_is_refused_where_it_is_registered"),
     case("R95", "`rqretry dev` is somewhere else at each start", Symbol("home_of", anywhere), DEV),
     case("R95", "the banner is text where logs are JSON", Symbol("announce", as_text), DEV),
 )  # fmt: skip
