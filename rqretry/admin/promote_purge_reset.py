@@ -112,7 +112,8 @@ def dead_letter(
 
     Args:
         group: The group's name.
-        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True.
+        filter: Which ones (or, instead, as keywords): ids=, topic=, fingerprint=, error=, or
+            all=True.
         reason: Why, for the failure record; their cause of death is "by_hand".
         dry_run: Only count them.
         fields: The filter's fields, if no filter is given.
