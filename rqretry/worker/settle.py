@@ -321,13 +321,17 @@ class Settler:
 
     def _release_batch(self, place: LeasedPlace, batch: Sequence[Release], most: int) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
-            for (delivery, _, _, limit), verdict in zip(batch, verdicts, strict=True):
+            for (delivery, delay_ms, _, limit), verdict in zip(batch, verdicts, strict=True):
                 if verdict == LIMIT and limit is not None:
                     self.fail(delivery, limit)
-                else:
-                    place.leases.end(delivery)
-                    if delivery.watch is not None:
-                        delivery.watch.settled(RELEASED if limit is None else POSTPONED)
+                    continue
+                place.leases.end(delivery)
+                if delivery.watch is not None and limit is None:
+                    delivery.watch.settled(RELEASED)
+                elif delivery.watch is not None:
+                    now_ms = place.schedule.expected_ms(time.monotonic())
+                    due_ms = None if now_ms is None else now_ms + int(delay_ms or 0)
+                    delivery.watch.settled(POSTPONED, due_ms=due_ms)
 
         def again() -> None:
             for item in batch:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rqretry import Message, OutgoingMessage, RetryPolicy
+from rqretry import Message, OutgoingMessage, Postpone, RetryPolicy
 from rqretry.core.message_id import born_ms
 from rqretry.core.parts import parts_of
 from rqretry.protocol.audit_log import exit_record
@@ -28,7 +28,7 @@ async def test_each_attempt_says_when_it_was_due_and_where_it_waited(
     lab: Lab, collector: Collector, traced: Traced
 ) -> None:
     tracing = traced(collector.http)
-    app = lab.app()
+    app, seen = lab.app(), list[str]()
     await app.admin.create_topic("t")
     await app.admin.create_group("g", "t", policy=NEVER)
 
@@ -37,12 +37,16 @@ async def test_each_attempt_says_when_it_was_due_and_where_it_waited(
         await asyncio.sleep(0.02)
         if message.body == "dies":
             raise ValueError
+        if message.body == "not now" and not seen:
+            seen.append(message.id)
+            raise Postpone("20ms")
 
     plain = await app.publish("t", 1, tag="a", keys="k")
     later = await app.publish("t", 2, delay="40ms")
     batch = await app.publish_many("t", [OutgoingMessage(body="dies", id="chosen")])
+    await app.publish("t", "not now")
     async with lab.working(app):
-        await counted(lab, "g", succeed=2, dead=1)
+        await counted(lab, "g", succeed=3, dead=1)
         await app.admin.redrive("g", all=True)
         await counted(lab, "g", dead=2)
     tracing.stop()
@@ -53,6 +57,8 @@ async def test_each_attempt_says_when_it_was_due_and_where_it_waited(
     born = born_ms(later)
     assert born is not None
     assert by_id[later]["rqretry.due_ms"] == born + 40
+    put_off, then = (span for span in attempts if span["messaging.message.id"] == seen[0])
+    assert put_off["rqretry.next_due_ms"] == then["rqretry.due_ms"]
     for span in attempts:
         waits = [span[name] for name in WAITS]
         assert span["rqretry.lateness_ms"] == sum(waits)
