@@ -1,7 +1,8 @@
 """Operations on dead letters: list, export, redrive (with a rate and canaries)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_export import as_json
@@ -33,8 +34,37 @@ SHORTEST_PATIENCE_S = 0.2
 """How often canaries are checked."""
 _EXPLAINED = 20
 """Of dead letters selected by id, how many have their histories read."""
-_SENT_AT_ONCE = 10_000
+SENT_AT_ONCE = 10_000
 """The most dead letters that are read before they are sent."""
+
+
+class Source(Protocol):
+    """Dead letters, one part after the other."""
+
+    def take(self, count: int) -> Operation[Found]:
+        """The next ones, so many at most; none at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How dead letters are sent back: see `redrive`."""
+
+    per_second: float | None = None
+    canaries: int = 0
+    patience: float = 60.0
+    wait_ms: int = 0
+
+    @classmethod
+    def read(
+        cls, rate: Rate | None, canary: int | None, canary_timeout: Duration, delay: Duration = 0
+    ) -> "Pace":
+        """Check the values. Raises InvalidArgument."""
+        return cls(
+            None if rate is None else per_second(rate),
+            0 if canary is None else check_count(canary, name="canary"),
+            seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S),
+            milliseconds(delay, name="delay", maximum=MAX_DELAY_S),
+        )
 
 
 def dead_letters(
@@ -65,7 +95,7 @@ def dead_letters(
     wanted = chosen(filter, fields, default_all=True)
     places = yield from dead_letter_places(context, group, wanted)
     source, found = DeadLettersInOrder(places, wanted, with_bodies=bodies), []
-    while page := (yield from source.take(_SENT_AT_ONCE)):
+    while page := (yield from source.take(SENT_AT_ONCE)):
         found += page
     dead = yield from with_exits(context.catalog.keys, [each for each, _ in found])
     for at in range(min(_EXPLAINED, len(found)) if wanted.ids else 0):
@@ -128,25 +158,45 @@ def redrive(
             outside its limits.
     """
     wanted = chosen(filter, fields, default_all=False)
-    pace = None if rate is None else per_second(rate)
-    first = 0 if canary is None else check_count(canary, name="canary")
-    patience = seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
-    wait_ms = milliseconds(delay, name="delay", maximum=MAX_DELAY_S)
+    pace = Pace.read(rate, canary, canary_timeout, delay)
     places = yield from dead_letter_places(context, group, wanted)
-    matched = (yield from count_dead_letters(places, wanted)) if dry_run or first else 0
+    matched = (yield from count_dead_letters(places, wanted)) if dry_run or pace.canaries else 0
     if dry_run:
         return RedriveReport(matched, matched=matched)
     source = DeadLettersInOrder(places, wanted, with_bodies=False)
     arguments = {"group": group, "rate": rate} | wanted.given()
+    at_once = min(SENT_AT_ONCE, MAX_BATCH * len(places))
+    return (yield from send_back(context, source, pace, arguments, matched, at_once=at_once))
+
+
+def send_back(
+    context: AdminContext,
+    source: Source,
+    pace: Pace,
+    arguments: Mapping[str, Any],
+    matched: int,
+    *,
+    at_once: int = SENT_AT_ONCE,
+) -> Operation[RedriveReport]:
+    """Send back all that a source has, canaries first.
+
+    Args:
+        context: The operator.
+        source: The dead letters, oldest first; no more than one part of them is in memory.
+        pace: How.
+        arguments: For the audit record.
+        matched: How many it has, if there are canaries.
+        at_once: How many are read before they are sent.
+    """
     tried = RedriveReport(0, matched=0)
-    if first:
-        canaries = yield from source.take(first)
-        tried = yield from _send_canaries(context, canaries, matched, patience, arguments)
+    if pace.canaries:
+        canaries = yield from source.take(pace.canaries)
+        tried = yield from _send_canaries(context, canaries, matched, pace.patience, arguments)
         if tried.reason:
             return tried
     index = done = 0
-    while found := (yield from source.take(min(_SENT_AT_ONCE, MAX_BATCH * len(places)))):
-        done += yield from _send_back(context, found, pace, wait_ms, index)
+    while found := (yield from source.take(at_once)):
+        done += yield from _send_back(context, found, pace.per_second, pace.wait_ms, index)
         index += len(found)
     yield from context.audit("redrive", arguments, {"sent": done})
     matched, canaries_sent = tried.canaries + index, tried.canaries
@@ -184,7 +234,7 @@ def page_of_dead_letters(
     """So many of the selected dead letters behind the `first` ones, oldest first, no bodies."""
     places = yield from dead_letter_places(context, group, wanted)
     source = DeadLettersInOrder(places, wanted, with_bodies=False)
-    while first > 0 and (skipped := (yield from source.take(min(first, _SENT_AT_ONCE)))):
+    while first > 0 and (skipped := (yield from source.take(min(first, SENT_AT_ONCE)))):
         first -= len(skipped)
     found = yield from source.take(count)
     return (yield from with_exits(context.catalog.keys, [each for each, _ in found]))

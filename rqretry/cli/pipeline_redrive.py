@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,16 +10,16 @@ import click
 from rqretry.cli.confirmation import ask, confirmation_options, counted, print_count
 from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_command, master_option, target_of
+from rqretry.cli.options import Whole, json_command, master_option, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_records
-from rqretry.cli.progress import working
+from rqretry.cli.progress import performing, tasks_done
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.parts import parts_of
-from rqretry.spark.redrive_choice import Choice, choose
-from rqretry.spark.redrive_job import Pace, RedriveSummary, send, still_dead, summary_of
-from rqretry.spark.redrive_record import FOLDER, Record
+from rqretry.spark.redrive_choice import choose
+from rqretry.spark.redrive_job import Pace, RedriveSummary, recorded, send, still_dead, summary_of
+from rqretry.spark.redrive_record import FOLDER, Choice, Record
 from rqretry.spark.sessions import session_for
 
 _CUT = 60
@@ -33,6 +34,7 @@ _CUT = 60
     "--where", metavar="SQL", required=True, help="A condition over the columns of dead letters."
 )
 @pace_options
+@click.option("--limit", type=Whole(min=1), metavar="N", help="Select the N oldest; default all.")
 @click.option(
     "--state",
     metavar="FOLDER",
@@ -59,39 +61,43 @@ def redrive(context: click.Context, /, **given: Any) -> int:
     with connected(context) as client:
         client.admin.group(group)
         record = Record(given["state"], client, group, given["where"])
-        choice = _chosen(context, client, record, given)
-        dead = still_dead(client, choice)
-        if not given["as_json"]:
-            _preview(choice, len(dead))
-        summary = summary_of(choice, dead)
-        if not dry_run:
-            if asks and dead:
-                ask(f"redrive {counted(len(dead), 'dead letter')} of group {group}?")
-            note_patience(given, len(dead), patience)
-            with working(client, f"redriving {group}", len(dead)) as admin:
-                summary = send(client, choice, record, pace, admin)
+        with recorded(record, dry_run=dry_run) as chosen_path:
+            choice = _chosen(context, client, record, chosen_path, given)
+            dead = still_dead(client, choice, record)
+            if not given["as_json"]:
+                _preview(choice, dead)
+            summary = summary_of(choice, dead)
+            if not dry_run:
+                if asks and dead:
+                    ask(f"redrive {counted(dead, 'dead letter')} of group {group}?")
+                note_patience(given, dead, patience)
+                with performing(client, f"redriving {group}", dead) as performer:
+                    summary = send(client, choice, record, pace, dead, performer=performer)
     _print_result(summary, given)
     return FAILED if summary.reason else DONE
 
 
 def _chosen(
-    context: click.Context, client: Client, record: Record, given: dict[str, Any]
+    context: click.Context, client: Client, record: Record, chosen_path: Path, given: dict[str, Any]
 ) -> Choice:
     choice = None if given["fresh"] else record.read()
     if choice is not None:
         note(f"resuming the run recorded in {record.path}; --fresh discards it")
         return choice
     space, url = parts_of(client).settings.namespace, target_of(context).url
-    with session_for("rqretry redrive", given["master"]) as spark:
-        return choose(spark, given["group"], given["where"], namespace=space, url=url)
+    with session_for("rqretry redrive", given["master"]) as spark, tasks_done() as progress:
+        return choose(
+            spark, given["group"], given["where"], namespace=space, url=url,
+            chosen_path=chosen_path, limit=given["limit"], progress=progress,
+        )  # fmt: skip
 
 
 def _preview(choice: Choice, dead: int) -> None:
     """The selection by kind, and samples of it."""
-    chosen = counted(len(choice.dead_letters), "dead letter")
-    sent = len(choice.dead_letters) - dead
+    chosen = counted(choice.count, "dead letter")
+    sent = choice.count - dead
     click.echo(f"{chosen} of group {choice.group}" + (f", {sent} sent before" if sent else ""))
-    if not choice.dead_letters:
+    if not choice.count:
         return
     kinds = [
         row

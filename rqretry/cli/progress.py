@@ -51,8 +51,29 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
 @contextmanager
 def working(client: Client, what: str, total: int | None = None) -> Iterator[Admin]:
     """The operator's verbs, with a bar that follows their progress."""
+    with performing(client, what, total) as performer:
+        yield Admin(performer, parts_of(client.admin).operations)
+
+
+@contextmanager
+def performing(client: Client, what: str, total: int | None = None) -> Iterator[SyncPerformer]:
+    """What performs operations, with a bar that follows their progress."""
     with progress(what, total) as advance:
-        yield Admin(_Watched(parts_of(client).store, advance), parts_of(client.admin).operations)
+        yield _Watched(parts_of(client).store, advance)
+
+
+@contextmanager
+def tasks_done() -> Iterator[Callable[[int, int], None]]:
+    """A bar for the tasks of a Spark job: called with how many are done, and how many there are."""
+    with progress("tasks") as advance:
+        reported = 0
+
+        def show(done: int, _all: int) -> None:
+            nonlocal reported
+            advance(done - reported)
+            reported = done
+
+        yield show
 
 
 class _Watched:

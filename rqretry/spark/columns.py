@@ -2,7 +2,14 @@
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from rqretry.core.errors import InvalidArgument, show
 from rqretry.spark.options import DEAD_LETTERS, HISTORY, MESSAGES, Options
@@ -69,7 +76,7 @@ _DEATH: list[tuple[str, pa.DataType]] = [
 ]
 _KINDS = {HISTORY: _HISTORY, MESSAGES: _MESSAGE, DEAD_LETTERS: _MESSAGE + _DEATH}
 WRITABLE: dict[str, tuple[type[DataType], ...]] = {
-    "id": (StringType,),
+    "id": (StringType, IntegralType),
     "tag": (StringType,),
     "keys": (StringType, ArrayType),
     "headers": (MapType,),

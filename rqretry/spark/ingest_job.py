@@ -5,6 +5,7 @@ does not depend on the machine, or the record of each task's rows would not matc
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping as Mapping_
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -70,6 +71,7 @@ def ingest(  # noqa: PLR0913 - options by name
     tag: str | None = None,
     delay: str | None = None,
     schema: str | None = None,
+    options: Mapping_[str, str] | None = None,
     rejected: str | None = None,
     job: str | None = None,
     progress: Progress | None = None,
@@ -84,32 +86,36 @@ def ingest(  # noqa: PLR0913 - options by name
         namespace: The namespace, as everywhere.
         format: "parquet", "csv" (with a header line) or "json" (one object a line); default by
             the ending of the path.
-        id: The column of the message ids: each is published once, and rejected with another body.
+        id: The column of the message ids, text or whole numbers: each is published once, and
+            rejected with another body.
         key: The column of the message keys.
         tag: The column of the tags.
         delay: The column of the delays: seconds, or text such as "5m".
         schema: The columns of CSV or JSON files, as in SQL ("id string, n int"): what does not
             fit is rejected. Default as Spark finds them.
+        options: How to read the files, as Spark names it: sep, quote, escape, header, encoding,
+            multiLine and so on. By default CSV is RFC 4180, with a header line.
         rejected: A folder for rows that cannot be messages; default the path and "-rejected".
         job: A name of the job; default made of the files and of where they go.
         progress: Called with how many tasks are done, and how many there are.
 
     Raises:
-        InvalidArgument: A column is not there or is of the wrong type, or an id is the id of
-            another message with another body.
+        InvalidArgument: A column is not there or is of the wrong type, or the format has no such
+            option.
         ConfigError: The files cannot be read, or are not those of an earlier run of the job.
         StoreUnavailable, QueueFull, AmbiguousResult: Not all was stored; run it again.
     """
-    options = read_options(given_options(topic=topic, url=url, namespace=namespace))
+    target = read_options(given_options(topic=topic, url=url, namespace=namespace))
+    reading = dict(options or {})
     format_, path = format_of(path, format), absolute(path)
     columns = {"id": id, "keys": key, "tag": tag, "delay": delay}
-    with plain_on_driver(), open_files(spark, path, format_, schema) as rows:
+    with plain_on_driver(), open_files(spark, path, format_, schema, reading) as rows:
         mapping = map_row(rows.schema, columns, CORRUPT)
         name = job or fingerprint_of_files(
-            rows, options.target, options.settings.namespace, columns
+            rows, target.target, target.settings.namespace, {**columns, **reading}
         )
         folder = rejected or f"{path.rstrip('/*')}-rejected"
-        total = _run(spark, rows, _Work(options, mapping, name, Folder(absolute(folder))), progress)
+        total = _run(spark, rows, _Work(target, mapping, name, Folder(absolute(folder))), progress)
     where = folder if total.rejected else None
     return IngestSummary(topic, total.rows, total.sent, total.known, total.rejected, where, name)
 

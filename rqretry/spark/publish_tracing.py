@@ -46,7 +46,7 @@ def traced_task() -> Iterator[None]:
 @contextmanager
 def traced(
     namespace: str, topic: str, chunk: Sequence[Prepared]
-) -> Iterator[tuple[Sequence[Prepared], Callable[[Iterable[MessageId]], None]]]:
+) -> Iterator[tuple[Sequence[Prepared], Callable[[Iterable[MessageId | Exception]], None]]]:
     """Around one call: the messages with their spans' contexts, and a function for the answers.
 
     Without tracing, the messages unchanged, and a function that does nothing.
@@ -55,7 +55,7 @@ def traced(
         yield chunk, lambda _answers: None
         return
     spans: list[Publication] = []
-    answers: list[MessageId] = []
+    answers: list[MessageId | Exception] = []
     try:
         yield [_begun(spans, namespace, topic, message) for message in chunk], answers.extend
     except BaseException as error:
@@ -63,7 +63,10 @@ def traced(
             span.failed(error)
         raise
     for span, answer in zip(spans, answers, strict=True):
-        span.done([answer])
+        if isinstance(answer, Exception):
+            span.failed(answer)
+        else:
+            span.done([answer])
 
 
 def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:

@@ -1,10 +1,13 @@
 """Choosing dead letters by a condition of Spark SQL, with a preview of what was chosen."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
@@ -15,12 +18,12 @@ from pyspark.errors import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, Matchable
 from rqretry.core.errors import InvalidArgument, show
 from rqretry.spark.error_messages import gist, plain_on_driver
 from rqretry.spark.options import ALL_TOPICS, DEAD_LETTERS, given_options
+from rqretry.spark.progress import Progress, watched
+from rqretry.spark.redrive_record import Choice, ChosenDeadLetter, write_all
 
-_LOGGED = 300
 _SHOWN = 200
 _COLUMNS = (
     "topic",
@@ -34,7 +37,11 @@ _COLUMNS = (
     "fingerprint",
     f"left(body, {_SHOWN}) AS body",
 )
-_CHOSEN = "SELECT topic, partition, id, dead_since_ms FROM {chosen} ORDER BY dead_since_ms, id"
+_CHOSEN = """
+SELECT concat_ws('\t', topic, partition, id, dead_since_ms) AS line
+FROM {chosen} ORDER BY dead_since_ms, id, topic
+"""
+_UP_TO = "SELECT * FROM {chosen} WHERE (dead_since_ms, id, topic) <= ({ms}, {id}, {topic})"
 _KINDS = """
 SELECT topic, cause, error_type, fingerprint, count(*) AS count, min(dead_since_ms) AS first_ms,
        max(dead_since_ms) AS last_ms, min(error_message) AS example
@@ -58,89 +65,32 @@ _FAILED_ON_A_ROW = (
 )
 
 
-class ChosenDeadLetter(NamedTuple):
-    """One death of one message: once it was sent back it is no longer this dead letter."""
-
-    topic: str
-    partition: int
-    id: str
-    dead_since_ms: int
-
-
-@dataclass(slots=True)
-class Choice:
-    """A selection of dead letters, with a preview.
-
-    Attributes:
-        group: Their group.
-        where: The condition.
-        dead_letters: Which they are, the oldest death first.
-        kinds: How many there are of each topic, cause and error; the 20 most frequent.
-        samples: Five of them, one of each kind first; texts are cut.
-        resumed: An earlier run made the choice and did not finish it.
-    """
-
-    group: str
-    where: str
-    dead_letters: list[ChosenDeadLetter]
-    kinds: list[dict[str, Any]] = field(default_factory=list)
-    samples: list[dict[str, Any]] = field(default_factory=list)
-    resumed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deaths(DeadLetterFilter):
-    """The filter that takes exactly these deaths, and not what died again since.
-
-    Attributes:
-        when: When each message died, by topic and id.
-        where: The condition that chose them, for the audit record.
-        sent_before: How many of them earlier runs had sent, for the audit record too: a run that
-            was killed has not written there what it sent.
-    """
-
-    when: Mapping[tuple[str, str], frozenset[int]]
-    where: str
-    sent_before: int = 0
-
-    @classmethod
-    def of(cls, choice: Choice, sent_before: int = 0) -> "Deaths":
-        """The deaths of a choice."""
-        found: dict[tuple[str, str], frozenset[int]] = {}
-        for dead_letter in choice.dead_letters:
-            key = dead_letter.topic, dead_letter.id
-            found[key] = found.get(key, frozenset()) | {dead_letter.dead_since_ms}
-        return cls(when=found, where=choice.where, sent_before=sent_before)
-
-    @property
-    def narrows(self) -> bool:
-        """It always chooses in particular, also where that is nothing."""
-        return True
-
-    def given(self) -> dict[str, Any]:
-        """For the audit record."""
-        fields = {"where": self.where[:_LOGGED], "chosen": sum(map(len, self.when.values()))}
-        return fields | ({"sent_before": self.sent_before} if self.sent_before else {})
-
-    def matches(self, dead_letter: Matchable) -> bool:
-        """Whether this is one of the deaths."""
-        return dead_letter.dead_since_ms in self.when.get((dead_letter.topic, dead_letter.id), ())
-
-
 def choose(
-    spark: SparkSession, group: str, where: str, *, namespace: str, url: str | None = None
+    spark: SparkSession,
+    group: str,
+    where: str,
+    *,
+    namespace: str,
+    chosen_path: Path,
+    url: str | None = None,
+    limit: int | None = None,
+    progress: Progress | None = None,
 ) -> Choice:
-    """The dead letters of a group for which a condition holds; nothing is changed.
+    """The dead letters of a group for which a condition holds; none is changed.
 
     Args:
         spark: The session to run on.
         group: The group's name.
         where: A condition of Spark SQL over the columns of dead letters.
         namespace: The namespace.
+        chosen_path: The file in which they are listed, the oldest death first.
         url: The server, as everywhere.
+        limit: The most that are chosen; default all.
+        progress: Called with how many tasks of the reading are done, and how many there are.
 
     Raises:
         InvalidArgument: The condition is not valid, or fails on a dead letter.
+        ConfigError: The file cannot be written.
         GroupNotFound, StoreUnavailable: There is nothing to read from.
     """
     options = given_options(
@@ -148,14 +98,57 @@ def choose(
     )
     with plain_on_driver(), _plain_condition(where):
         rows = spark.read.format("rqretry").options(includeHeaders=True, **options).load()
-        # Three queries over one reading, so that they are about the same dead letters.
-        chosen = rows.where(where).selectExpr(*_COLUMNS).persist()
+        # Three queries over one reading, so that they are about the same dead letters; very many
+        # would fill the memory of executors.
+        chosen = rows.where(where).selectExpr(*_COLUMNS).persist(StorageLevel.DISK_ONLY)
         try:
-            dead_letters = _answer(spark, _CHOSEN, chosen)
-            kinds, samples = _answer(spark, _KINDS, chosen), _answer(spark, _SAMPLES, chosen)
+            with watched(spark, chosen.rdd.getNumPartitions(), progress):
+                lines = _Lines(_in_order(spark, chosen, limit))
+                write_all(chosen_path, lines)
+            if lines.last and lines.count == limit:
+                topic, _, id_, ms = ChosenDeadLetter.read(lines.last)
+                upto: dict[str, Any] = {"topic": topic, "id": id_, "ms": ms}
+                counted = spark.sql(_UP_TO, chosen=chosen, **upto)
+            else:
+                counted = chosen
+            kinds, samples = _answer(spark, _KINDS, counted), _answer(spark, _SAMPLES, counted)
         finally:
             chosen.unpersist()
-    return Choice(group, where, [ChosenDeadLetter(**row) for row in dead_letters], kinds, samples)
+    return Choice(group, where, lines.count, kinds, samples)
+
+
+class _Lines:
+    """Texts of many lines, one after the other; how many there were, and the last one."""
+
+    def __init__(self, texts: Iterable[list[str]]) -> None:
+        self._texts = texts
+        self.count, self.last = 0, ""
+
+    def __iter__(self) -> Iterator[str]:
+        for lines in self._texts:
+            self.count += len(lines)
+            self.last = lines[-1]
+            yield "".join(lines)
+
+
+def _in_order(spark: SparkSession, chosen: DataFrame, limit: int | None) -> Iterator[list[str]]:
+    """The lines of the record, as many as one batch has: the driver never holds more of them."""
+    texts = spark.sql(_CHOSEN, chosen=chosen).mapInArrow(_joined, "text string").toLocalIterator()
+    left = limit
+    for row in texts:
+        lines = list(islice(row.text.splitlines(keepends=True), left))
+        if lines:
+            yield lines
+        left = None if left is None else left - len(lines)
+        if left == 0:
+            return
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            text = "\n".join(batch.column(0).to_pylist()) + "\n"
+            yield pa.RecordBatch.from_pydict({"text": [text]})
 
 
 def _answer(spark: SparkSession, query: str, chosen: DataFrame) -> list[dict[str, Any]]:

@@ -1,24 +1,37 @@
 """redrive: dead letters chosen by SQL go back to their group, once, also if a run is killed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rqretry.admin.dead_letters import SHORTEST_PATIENCE_S
+from rqretry.admin.context import AdminContext
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLetterPages, Found
+from rqretry.admin.dead_letters import SENT_AT_ONCE, dead_letter_places, send_back
+from rqretry.admin.dead_letters import Pace as CheckedPace
 from rqretry.admin.results import RedriveReport
-from rqretry.client import Admin, Client
-from rqretry.core.durations import Duration, seconds
+from rqretry.catalog.store import Place
+from rqretry.client import Client
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.durations import Duration
 from rqretry.core.failure_record import REDRIVEN, read_record
 from rqretry.core.limits import check_count
 from rqretry.core.parts import parts_of
 from rqretry.core.rates import Rate, per_second
-from rqretry.protocol.command import batches
+from rqretry.protocol.command import Operation, SyncPerformer, batches
 from rqretry.protocol.inspect import Peeked, peek
-from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, Deaths, choose
-from rqretry.spark.redrive_record import FOLDER, Record
+from rqretry.protocol.keys import GroupKeys
+from rqretry.spark.progress import Progress
+from rqretry.spark.redrive_choice import choose
+from rqretry.spark.redrive_record import FOLDER, Choice, ChosenDeadLetter, Record
 from rqretry.transport.store_sync import reach
+
+_LOGGED = 300
 
 
 @dataclass(slots=True)
@@ -68,11 +81,11 @@ class Pace:
 
     def __post_init__(self) -> None:
         """Check them before anything is read. Raises InvalidArgument."""
-        if self.rate is not None:
-            per_second(self.rate)
-        if self.canary is not None:
-            check_count(self.canary, name="canary")
-        seconds(self.canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
+        self.checked()
+
+    def checked(self, delay: float = 0.0) -> CheckedPace:
+        """The values that were meant, and how long the first waits. Raises InvalidArgument."""
+        return CheckedPace.read(self.rate, self.canary, self.canary_timeout, delay)
 
 
 def redrive(  # noqa: PLR0913 - options by name
@@ -85,15 +98,18 @@ def redrive(  # noqa: PLR0913 - options by name
     rate: Rate | None = None,
     canary: int | None = None,
     canary_timeout: Duration = 60,
+    limit: int | None = None,
     dry_run: bool = False,
     state: str = FOLDER,
     fresh: bool = False,
+    progress: Progress | None = None,
 ) -> RedriveSummary:
     """Send dead letters back for which a condition of Spark SQL holds, each once.
 
     What was chosen is kept in a file until all of it was sent. A run that was killed, or that its
     canaries stopped, is resumed by the next one with the same server, namespace, group and
-    condition: it sends what has been dead since then, and not what died again.
+    condition: it sends what has been dead since then, and not what died again. However many they
+    are, a bounded number of them is in memory.
 
     Args:
         spark: The session to run on.
@@ -104,9 +120,11 @@ def redrive(  # noqa: PLR0913 - options by name
         rate: Send no faster than this, as for `admin.redrive`.
         canary: Send this many first, as there.
         canary_timeout: How long to wait for them, as there; seconds, or text such as "1m".
+        limit: Choose no more than this, the oldest deaths; default all.
         dry_run: Only choose and count; send nothing and write nothing.
         state: The folder of the file.
         fresh: Forget what an earlier run chose.
+        progress: Called with how many tasks of the choosing are done, and how many there are.
 
     Raises:
         GroupNotFound: There is no such group.
@@ -115,38 +133,54 @@ def redrive(  # noqa: PLR0913 - options by name
         StoreUnavailable, AmbiguousResult: Not all was sent; run it again.
     """
     pace = Pace(rate, canary, canary_timeout)
+    most = None if limit is None else check_count(limit, name="limit")
     with Client(url, namespace=namespace) as client:
         reach(parts_of(client).store)
         record = Record(state, client, group, where)
-        choice = None if fresh else record.read()
-        if choice is None:
-            client.admin.group(group)
-            space = parts_of(client).settings.namespace
-            choice = choose(spark, group, where, namespace=space, url=url)
-        if dry_run:
-            return summary_of(choice, still_dead(client, choice))
-        return send(client, choice, record, pace)
+        with recorded(record, dry_run=dry_run) as chosen_path:
+            choice = None if fresh else record.read()
+            if choice is None:
+                client.admin.group(group)
+                space = parts_of(client).settings.namespace
+                choice = choose(
+                    spark, group, where, namespace=space, url=url,
+                    chosen_path=chosen_path, limit=most, progress=progress,
+                )  # fmt: skip
+            dead = still_dead(client, choice, record)
+            if dry_run:
+                return summary_of(choice, dead)
+            return send(client, choice, record, pace, dead)
 
 
-def still_dead(client: Client, choice: Choice) -> set[ChosenDeadLetter]:
-    """Those of a choice that were not sent yet, nor purged."""
-    found = client.admin.dead_letters(choice.group, Deaths.of(choice), bodies=False)
-    died = {(dead_letter.topic, dead_letter.id, dead_letter.dead_since_ms) for dead_letter in found}
-    return {one for one in choice.dead_letters if (one.topic, one.id, one.dead_since_ms) in died}
+@contextmanager
+def recorded(record: Record, *, dry_run: bool) -> Iterator[Path]:
+    """Alone with a record; where to list what is chosen. A dry run leaves nothing behind."""
+    if dry_run:
+        with TemporaryDirectory(prefix="rqretry-") as folder:
+            yield Path(folder) / record.chosen_path.name
+    else:
+        with record.alone():
+            yield record.chosen_path
 
 
-def summary_of(
-    choice: Choice, dead: set[ChosenDeadLetter], report: RedriveReport | None = None
-) -> RedriveSummary:
-    """The summary of a choice of which these were dead, and of what was sent."""
-    sent = len(dead) if report is None else int(report)
+def still_dead(client: Client, choice: Choice, record: Record) -> int:
+    """How many of a choice were not sent yet, nor purged."""
+    if not choice.resumed:
+        return choice.count
+    survey = _survey(parts_of(client.admin).operations, choice, record, looks=False)
+    return parts_of(client).store.perform(survey)[0]
+
+
+def summary_of(choice: Choice, dead: int, report: RedriveReport | None = None) -> RedriveSummary:
+    """The summary of a choice of which so many were dead, and of what was sent."""
+    sent = dead if report is None else int(report)
     return RedriveSummary(
         choice.group,
         choice.where,
-        chosen=len(choice.dead_letters),
-        before=len(choice.dead_letters) - len(dead),
+        chosen=choice.count,
+        before=choice.count - dead,
         sent=sent,
-        left=len(dead) if report is None else report.matched - sent,
+        left=dead if report is None else report.matched - sent,
         canaries=report.canaries if report else 0,
         failed=report.failed if report else 0,
         reason=report.reason if report else "",
@@ -158,38 +192,40 @@ def summary_of(
 
 
 def send(
-    client: Client, choice: Choice, record: Record, pace: Pace, admin: Admin | None = None
+    client: Client,
+    choice: Choice,
+    record: Record,
+    pace: Pace,
+    dead: int,
+    *,
+    performer: SyncPerformer | None = None,
 ) -> RedriveSummary:
-    """Send what is left of a choice by the core's redrive, which writes the audit record.
+    """Send what is left of a choice as the core's redrive does, with its audit record.
 
     Args:
         client: Of the server and namespace of the choice.
         choice: What to send.
-        record: Where the choice is remembered until all of it was sent.
+        record: Where the choice is remembered until all of it was sent; nobody else is at work
+            with it.
         pace: How.
-        admin: Performs it; default the client's own.
+        dead: How many of them are dead still.
+        performer: Performs it; default the client's own.
 
     Raises:
-        ConfigError: The record cannot be written, or another run is at work with its folder.
+        ConfigError: The record cannot be written.
     """
-    with record.alone():
-        if not choice.resumed:
-            record.write(choice)
-        dead, report = still_dead(client, choice), RedriveReport(0, matched=0)
-        wait = 0.0
-        if dead:
-            sent = [dead_letter for dead_letter in choice.dead_letters if dead_letter not in dead]
-            wait = _behind(client, choice.group, sent, pace.rate)
-            report = (admin or client.admin).redrive(
-                choice.group,
-                Deaths.of(choice, len(sent)),
-                rate=pace.rate,
-                canary=pace.canary,
-                canary_timeout=pace.canary_timeout,
-                delay=wait,
-            )
-        if not report.stopped:
-            record.forget()
+    if not choice.resumed:
+        record.write(choice)
+    report, wait = RedriveReport(0, matched=0), 0.0
+    perform = (performer or parts_of(client).store).perform
+    if dead:
+        context = parts_of(client.admin).operations
+        if pace.rate is not None and dead < choice.count:
+            _, last_ms = perform(_survey(context, choice, record, looks=True))
+            wait = last_ms / 1000 + 1 / per_second(pace.rate) if last_ms else 0.0
+        report = perform(_send(context, choice, record, pace, dead, wait))
+    if not report.stopped:
+        record.forget()
     summary = summary_of(choice, dead, report)
     last = report - report.canaries - 1
     if pace.rate is not None and last >= 0:
@@ -197,20 +233,75 @@ def send(
     return summary
 
 
-def _behind(
-    client: Client, group: str, sent: Sequence[ChosenDeadLetter], rate: Rate | None
-) -> float:
-    """How many seconds the rest waits for what was sent before it, so that the rate is kept."""
-    if rate is None or not sent:
-        return 0.0
-    last_ms = 0
-    for batch in batches(sent):
-        keys = [
-            parts_of(client).catalog.group_keys(one.topic, one.partition, group) for one in batch
-        ]
-        looks = [peek(group_keys, one.id) for group_keys, one in zip(keys, batch, strict=True)]
-        last_ms = max(last_ms, *map(_due_in_ms, parts_of(client).store.run_all(looks)))
-    return last_ms / 1000 + 1 / per_second(rate) if last_ms else 0.0
+def _send(
+    context: AdminContext, choice: Choice, record: Record, pace: Pace, dead: int, wait: float
+) -> Operation[RedriveReport]:
+    source = _Deaths((yield from _places(context, choice)), record.chosen())
+    arguments: dict[str, Any] = {"group": choice.group, "rate": pace.rate}
+    arguments |= {"where": choice.where[:_LOGGED], "chosen": choice.count}
+    if dead < choice.count:  # a run that was killed has not recorded what it sent
+        arguments["sent_before"] = choice.count - dead
+    return (yield from send_back(context, source, pace.checked(wait), arguments, dead))
+
+
+Places = Mapping[tuple[str, int], Place]
+
+
+def _places(context: AdminContext, choice: Choice) -> Operation[Places]:
+    found = yield from dead_letter_places(context, choice.group, DeadLetterFilter(all=True))
+    return {(place.topic, place.keys.partition.partition): place for place in found}
+
+
+class _Deaths:
+    """Those of a choice that are dead still, in its order."""
+
+    def __init__(self, places: Places, chosen: Iterator[ChosenDeadLetter]) -> None:
+        self._places, self._chosen = places, chosen
+
+    def take(self, count: int) -> Operation[Found]:
+        """The next ones, so many at most; none at the end."""
+        found: Found = []
+        while len(found) < count and (part := [*islice(self._chosen, count - len(found))]):
+            dead = yield from _dead_of(self._places, part)
+            found += [dead[one] for one in part if one in dead]
+        return found
+
+
+def _dead_of(
+    places: Places, part: Sequence[ChosenDeadLetter]
+) -> Operation[dict[ChosenDeadLetter, tuple[DeadLetterRecord, GroupKeys]]]:
+    """Those that are dead, and have not died again since."""
+    ids: dict[tuple[str, int], list[str]] = {}
+    for one in part:
+        ids.setdefault((one.topic, one.partition), []).append(one.id)
+    wanted, found = frozenset(part), {}
+    for where in ids.keys() & places.keys():
+        pages = DeadLetterPages(places[where], DeadLetterFilter(ids=ids[where]), with_bodies=False)
+        while (dead := (yield from pages.next())) is not None:
+            for each in dead:
+                one = ChosenDeadLetter(*where, each.id, each.dead_since_ms)
+                if one in wanted:
+                    found[one] = each, places[where].keys
+    return found
+
+
+def _survey(
+    context: AdminContext, choice: Choice, record: Record, *, looks: bool
+) -> Operation[tuple[int, int]]:
+    """How many are dead still; if it looks, in how many ms the last one of the others is due."""
+    places, chosen = (yield from _places(context, choice)), record.chosen()
+    count = listed = last_ms = 0
+    while part := [*islice(chosen, SENT_AT_ONCE)]:
+        listed += len(part)
+        dead = yield from _dead_of(places, part)
+        count += len(dead)
+        sent = [one for one in part if one not in dead and one[:2] in places] if looks else []
+        for batch in batches(sent):
+            seen = yield [peek(places[one[:2]].keys, one.id) for one in batch]
+            last_ms = max(last_ms, *map(_due_in_ms, seen))
+    if listed < choice.count:
+        raise record.damaged(f"it lists {listed} of {choice.count}")
+    return count, last_ms
 
 
 def _due_in_ms(seen: Peeked) -> int:

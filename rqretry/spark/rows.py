@@ -99,7 +99,8 @@ def _check_part(part: str, column: str, type_: Any) -> None:
         fits = isinstance(type_, WRITABLE[part])
         if isinstance(type_, ArrayType):
             fits = isinstance(type_.elementType, StringType)
-        wanted = " or ".join(one.__name__.removesuffix("Type").lower() for one in WRITABLE[part])
+        names = (one.__name__.removesuffix("Type").lower() for one in WRITABLE[part])
+        wanted = " or ".join(names).replace("integral", "a whole number")
     if not fits:
         raise InvalidArgument(
             f"column {show(column)} is {type_.simpleString()}; it must be {wanted}"
@@ -192,7 +193,7 @@ def _part(array: pa.Array, part: str) -> Sequence[Any]:
         return [None if pairs is None else dict(pairs) for pairs in array.to_pylist()]
     if part == DELAY:
         return array.to_pylist()  # type: ignore[no-any-return]
-    return values_of(array)
+    return values_of(array.cast(pa.string()) if pa.types.is_integer(array.type) else array)
 
 
 def _item(body: Any, parts: dict[str, Any]) -> OutgoingMessage | RowError:

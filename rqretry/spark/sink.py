@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rqretry.core.envelope import digest_all, encode, stamp_all
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import InvalidArgument, RqretryError
 from rqretry.core.limits import are_message_ids
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId
@@ -42,8 +42,9 @@ from rqretry.transport.store_sync import SyncStore
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
 _OTHERS = 64
 
-Reject = Callable[[int, RqretryError], None]
-"""Called with the index of a row in its batch, and why it cannot be published."""
+Reject = Callable[[int | Prepared, RqretryError], None]
+"""Called with why a row cannot be published, and with its index in its batch, or with its message
+where only the server knew."""
 
 
 @contextmanager
@@ -64,14 +65,13 @@ def publish_batches(
     """Publish the rows of a task.
 
     Raises:
-        InvalidArgument: An id is the id of another message, with another body.
         ConfigError: Other rows were published by an earlier attempt in the place of these.
         QueueFull, StoreUnavailable, AmbiguousResult: Not all could be stored; run it again.
     """
     sink_type = _ByLane if mapping.id_column is None else _ById
     with traced_task(), publishing_to(options) as (store, publishing, partitions):
-        sink = sink_type(store, publishing, options, task, partitions)
-        return sink.publish(batches, mapping, reject)
+        sink = sink_type(store, publishing, options, task, partitions, reject)
+        return sink.publish(batches, mapping)
 
 
 def begin_job(options: Options, task: Task, plan: str) -> None:
@@ -107,18 +107,17 @@ class _Outlet(ABC):
     options: Options
     task: Task
     partitions: int
+    reject: Reject
     totals: Totals = field(default_factory=Totals)
     _failed: bool = False
 
-    def publish(
-        self, batches: Iterable[pa.RecordBatch], mapping: Mapping, reject: Reject
-    ) -> Totals:
+    def publish(self, batches: Iterable[pa.RecordBatch], mapping: Mapping) -> Totals:
         """All rows; what became of them."""
         cutter = Cutter(self.partitions, self.options.batch_size)
 
         def calls() -> Iterator[Call]:
             for batch in batches:
-                for messages in self._messages(Rows(batch, mapping), reject):
+                for messages in self._messages(Rows(batch, mapping)):
                     yield from cutter.add(messages)
             yield from cutter.rest()
 
@@ -149,32 +148,33 @@ class _Outlet(ABC):
             self._failed = True
             raise
 
-    def _messages(self, rows: Rows, reject: Reject) -> Iterator[Sequence[Prepared]]:
+    def _messages(self, rows: Rows) -> Iterator[Sequence[Prepared]]:
         """A batch in parts: the server executes one part while the next one is prepared."""
         now_ms, first = self.store.clock.now_ms(), self.totals.rows
         self.totals.rows += len(rows)
         plain, size = _packed(rows), self.options.batch_size
         if plain is None:
-            yield [*self._one_by_one(rows, first, now_ms, reject)]
+            yield [*self._one_by_one(rows, first, now_ms)]
             return
         ids = rows.parts.get(ID, ())
         for at in range(0, len(plain), size):
             end = at + size
             yield self.prepare_all(plain[at:end], ids[at:end], first + at, now_ms)
 
-    def _one_by_one(
-        self, rows: Rows, first: int, now_ms: int, reject: Reject
-    ) -> Iterator[Prepared]:
+    def _one_by_one(self, rows: Rows, first: int, now_ms: int) -> Iterator[Prepared]:
         for index, item in enumerate(rows.items()):
             try:
                 if isinstance(item, RowError):
                     raise item
                 message = self.prepare(item, f"{self.task.id_prefix}{first + index}", now_ms)
             except RqretryError as error:
-                self.totals.rejected += 1
-                reject(index, error)
+                self._rejected(index, error)
                 continue
             yield message
+
+    def _rejected(self, row: int | Prepared, error: RqretryError) -> None:
+        self.totals.rejected += 1
+        self.reject(row, error)
 
     @abstractmethod
     def begin(self) -> None:
@@ -193,7 +193,7 @@ class _Outlet(ABC):
     @abstractmethod
     def send(
         self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
-    ) -> Operation[Iterable[MessageId]]:
+    ) -> Operation[Iterable[MessageId | Exception]]:
         """One call; the ids. `sent` is the chunk as it goes out: with traces, if it is traced."""
 
     def finish(self) -> None:  # noqa: B027 - most often nothing is left to do
@@ -227,20 +227,24 @@ class _ById(_Outlet):
     def send(
         self,
         partition: int,
-        chunk: Sequence[Prepared],  # noqa: ARG002
+        chunk: Sequence[Prepared],
         sent: Sequence[Prepared],
-    ) -> Operation[Iterable[MessageId]]:
-        """One call; an id with another body ends the job."""
+    ) -> Operation[Iterable[MessageId | Exception]]:
+        """One call; a message whose id has another body is rejected."""
         lane, front = self._lanes[partition]
         self._lanes[partition] = front, lane
         answers = yield from self.publishing.send(lane, sent, front)
         ids = [answer for answer in answers if isinstance(answer, MessageId)]
-        if len(ids) < len(answers):
-            raise next(answer for answer in answers if isinstance(answer, Exception))
         known = sum(id_.duplicate for id_ in ids)
         self.totals.known += known
         self.totals.sent += len(ids) - known
-        return ids
+        if len(ids) < len(answers):
+            for message, answer in zip(chunk, answers, strict=True):
+                if isinstance(answer, InvalidArgument):
+                    self._rejected(message, answer)
+                elif isinstance(answer, Exception):
+                    raise answer
+        return answers
 
 
 class _ByLane(_Outlet):
@@ -277,7 +281,7 @@ class _ByLane(_Outlet):
 
     def send(
         self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
-    ) -> Operation[Iterable[MessageId]]:
+    ) -> Operation[Iterable[MessageId | Exception]]:
         """One call, unless an earlier attempt made it, traced or not."""
         lane = self._lanes[partition]
         added = yield from replay(self.publishing, lane, sent, _contents(chunk))

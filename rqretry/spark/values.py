@@ -1,5 +1,7 @@
 """Arrow columns as values that a message body can hold, column by column and not row by row."""
 
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +31,13 @@ _PLAIN = (StringType, BooleanType, NumericType, DateType, TimestampType, Timesta
 def check_type(path: str, type_: DataType) -> None:
     """That values of a type can be part of a body. Raises InvalidArgument naming the column."""
     if isinstance(type_, StructType):
+        names = type_.fieldNames()
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidArgument(
+                f"column {show(path)} has {show(twice)} twice, of which a JSON body would hold one:"
+                " rename the other"
+            )
         for column in type_.fields:
             check_type(f"{path}.{column.name}", column.dataType)
     elif isinstance(type_, ArrayType):
@@ -113,3 +122,20 @@ def _with_nulls(array: pa.Array, rows: list[Any]) -> list[Any]:
         return rows
     valid = array.is_valid().to_pylist()
     return [row if there else None for row, there in zip(rows, valid, strict=True)]
+
+
+def restored(value: Any, type_: pa.DataType) -> Any:
+    """A value of a body as Arrow takes it for a type: what `values_of` made of it, undone."""
+    if value is None:
+        return None
+    if pa.types.is_struct(type_):
+        return {column.name: restored(value.get(column.name), column.type) for column in type_}
+    if pa.types.is_map(type_):
+        return [(key, restored(item, type_.item_type)) for key, item in value.items()]
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return [restored(item, type_.value_type) for item in value]
+    if pa.types.is_timestamp(type_):
+        return datetime.fromisoformat(value)
+    if pa.types.is_date(type_):
+        return date.fromisoformat(value)
+    return Decimal(value) if pa.types.is_decimal(type_) else value

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 )
 
 from rqretry.core.errors import InvalidArgument, RqretryError
+from rqretry.protocol.publish import Prepared
 from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.options import Options
 from rqretry.spark.rows import Mapping
@@ -91,9 +92,11 @@ def _publish(
             yield batch
             seen += batch.num_rows
 
-    def refuse_row(index: int, error: RqretryError) -> None:
+    def refuse_row(row: int | Prepared, error: RqretryError) -> None:
+        if isinstance(row, Prepared):
+            raise error
         raise InvalidArgument(
-            f"row {seen + index} of partition {task.partition} cannot be published: {error}"
+            f"row {seen + row} of partition {task.partition} cannot be published: {error}"
         ) from error
 
     return Written(publish_batches(options, mapping, task, counted(), refuse_row), task)

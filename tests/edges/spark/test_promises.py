@@ -3,6 +3,7 @@
 The rest of this folder that needs Spark is run by `make campaign`.
 """
 
+import csv
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,9 +18,9 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from rqretry import OutgoingMessage
+from rqretry import ConfigError, InvalidArgument, OutgoingMessage
 from rqretry.cli.pipeline import pipeline as command
-from rqretry.spark import archive
+from rqretry.spark import archive, ingest
 from tests.edges.spark.pipeline import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -139,9 +140,13 @@ def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twic
     ]
     request_parts += ["--tag", "kind", "--url", pipeline.url, "--namespace", pipeline.namespace]
 
-    answers = [CliRunner().invoke(command, request_parts, standalone_mode=False) for _ in range(2)]
+    answers = [
+        CliRunner().invoke(command, [*request_parts, *most], standalone_mode=False)
+        for most in ((), ("--max-rejects", "66.7%"))
+    ]
 
     assert [answer.exception for answer in answers] == [None, None]
+    assert [answer.return_value for answer in answers] == [1, 0]
     first, again = (json.loads(answer.stdout) for answer in answers)
     assert (first["rows"], first["published"], first["known"], first["rejected"]) == (3, 1, 0, 2)
     assert (again["published"], again["known"], again["job"]) == (0, 1, first["job"])
@@ -149,6 +154,38 @@ def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twic
     aside = {row["who"]: row for row in pq.read_table(first["rejected_folder"]).to_pylist()}
     assert "tag 'no tag' holds ' '" in aside["cy"]["rejected_because"]
     assert aside["d"]["rejected_because"] == "the line 'd' is not a row of its file"
+
+
+def test_csv_is_read_as_the_world_writes_it_or_as_the_options_say(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    where: dict[str, Any] = {"url": pipeline.url, "namespace": pipeline.namespace}
+    written = ['say "hi"', "a, b", "two\nlines", "C:\\dir", "", 'ends with "', "\u00e9"]
+    path = tmp_path / "rows.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["n", "text", "k"])
+        table.writerows([[n, text, "k"] for n, text in enumerate(written)])
+        file.write("6,another body,k\r\n7,three columns were promised\r\n")
+
+    done = ingest(pipeline.spark, str(path), "t", **where, id="n", key="k")
+
+    assert (done.rows, done.published, done.rejected) == (9, 7, 2)
+    bodies = sorted(pipeline.bodies("t"), key=lambda body: body["n"])
+    assert [body["text"] for body in bodies] == [text or None for text in written]
+    aside = pq.read_table(str(done.rejected_folder)).sort_by("n").to_pylist()
+    assert [row["text"] for row in aside] == ["another body", "three columns were promised"]
+    assert "id '6' is the id of another message" in aside[0]["rejected_because"]
+
+    path.write_text("1;it is\n2;'a;\\'b'\n", encoding="utf-16")
+    given = {"sep": ";", "quote": "'", "ESCAPE": "\\", "header": "false", "encoding": "utf-16"}
+    done = ingest(pipeline.spark, str(path), "u", **where, options=given, schema="a int, b string")
+    assert [body["b"] for body in pipeline.bodies("u")] == ["it is", "a;'b"]
+    with pytest.raises(InvalidArgument, match="option 'qoute' is not an option of csv; did you"):
+        ingest(pipeline.spark, str(path), "u", **where, options={"qoute": "'"})
+    path.write_text("b,a\nx,1\n")
+    with pytest.raises(ConfigError, match="is 'b, a', and the columns are 'a, b'"):
+        ingest(pipeline.spark, str(path), "u", **where, schema="a int, b string")
 
 
 def test_what_cannot_be_read_or_written_is_one_sentence_without_the_password(

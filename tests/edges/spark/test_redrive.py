@@ -17,9 +17,9 @@ from rqretry.admin.dead_letters import dead_letter_places
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.core.parts import parts_of
 from rqretry.spark import RedriveSummary, redrive
-from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, choose
+from rqretry.spark.redrive_choice import choose
 from rqretry.spark.redrive_job import Pace, send, still_dead
-from rqretry.spark.redrive_record import Record
+from rqretry.spark.redrive_record import Choice, ChosenDeadLetter, Record, write_all
 from rqretry.testing import Lab
 from tests.edges.spark.pipeline import Pipeline
 
@@ -32,7 +32,7 @@ import os, signal, sys
 from rqretry import Client
 from rqretry.protocol import operate
 from rqretry.spark.redrive_record import Record
-from rqretry.spark.redrive_job import Pace, send
+from rqretry.spark.redrive_job import Pace, send, still_dead
 
 url, namespace, folder, where, calls = sys.argv[1:]
 real, left = operate.redrive, int(calls)
@@ -47,7 +47,8 @@ def counted(*given, **more):
 operate.redrive = counted
 with Client(url, namespace=namespace) as client:
     record = Record(folder, client, "g", where)
-    send(client, record.read(), record, Pace())
+    choice = record.read()
+    send(client, choice, record, Pace(), still_dead(client, choice, record))
 """
 
 
@@ -72,8 +73,8 @@ def lab(lab_redis: Lab) -> Lab:
     return lab_redis
 
 
-def everything(lab: Lab) -> Choice:
-    """What EVERYTHING chooses, found without Spark."""
+def everything(lab: Lab, record: Record) -> Choice:
+    """What EVERYTHING chooses, found without Spark, and recorded."""
     all_of_them = DeadLetterFilter(all=True)
     perform = parts_of(lab.client).store.perform
     places = perform(dead_letter_places(parts_of(lab.admin).operations, "g", all_of_them))
@@ -82,7 +83,10 @@ def everything(lab: Lab) -> Choice:
         ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
         for one, keys in found
     ]
-    return Choice("g", EVERYTHING, dead_records)
+    write_all(record.chosen_path, (one.line for one in dead_records))
+    choice = Choice("g", EVERYTHING, len(dead_records))
+    record.write(choice)
+    return choice
 
 
 def go_on(lab: Lab, folder: Path, **pace: Any) -> RedriveSummary:
@@ -163,12 +167,14 @@ def test_what_was_chosen_goes_back_and_the_audit_record_says_why(
 
 
 def test_a_run_that_is_killed_again_and_again_sends_none_twice(lab: Lab, tmp_path: Path) -> None:
-    record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
-    record.write(choice)
+    record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
+    everything(lab, record)
     left = []
     for calls in (0, 1, 2):  # there are four places, so four calls would send all
         kill_at_call(lab, tmp_path, EVERYTHING, calls)
-        left.append(len(still_dead(lab.client, choice)))
+        choice = record.read()
+        assert choice is not None
+        left.append(still_dead(lab.client, choice, record))
         lab.run_until_idle()  # what was sent dies again, and is not to be sent again
     assert left[0] == 18 > left[1] > left[2] > 0
 
@@ -185,7 +191,7 @@ def test_a_run_that_is_killed_again_and_again_sends_none_twice(lab: Lab, tmp_pat
 @pytest.mark.campaign
 def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_path: Path) -> None:
     record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
-    record.write(everything(lab))
+    everything(lab, record)
     lab.admin.redrive("g", all=True)
     lab.run_until_idle()
     found = go_on(lab, tmp_path)
@@ -196,16 +202,18 @@ def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_pa
 
 @pytest.mark.campaign
 def test_a_run_that_goes_on_keeps_the_rate_of_both_together(lab: Lab, tmp_path: Path) -> None:
-    record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
-    record.write(choice)
-    first = [dead_letter.id for dead_letter in choice.dead_letters[:6]]
-    lab.admin.redrive("g", ids=first, rate="1/m")
-    choice.resumed = True
+    record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
+    everything(lab, record)
+    ids = [dead_letter.id for dead_letter in record.chosen()]
+    lab.admin.redrive("g", ids=ids[:6], rate="1/m")
 
-    found = send(lab.client, choice, record, Pace(rate="1/m"))
+    choice = record.read()
+    assert choice is not None
+    dead = still_dead(lab.client, choice, record)
+    found = send(lab.client, choice, record, Pace(rate="1/m"), dead)
 
     assert (found.before, found.sent) == (6, 12)
-    states = [lab.admin.message(dead_letter.id).states[0] for dead_letter in choice.dead_letters]
+    states = [lab.admin.message(id_).states[0] for id_ in ids]
     due = sorted(state.due_ms for state in states if state.due_ms is not None)
     assert len(due) == 17  # the first one waits for nothing
     assert {later - earlier for earlier, later in pairwise(due)} == {60_000}
@@ -217,7 +225,7 @@ def test_canaries_that_nobody_handles_stop_it_and_the_next_run_goes_on(
     lab: Lab, tmp_path: Path
 ) -> None:
     record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
-    record.write(everything(lab))
+    everything(lab, record)
     stopped = go_on(lab, tmp_path, canary=3, canary_timeout=0.2)
     assert (stopped.sent, stopped.canaries, stopped.left) == (3, 3, 15)
     assert "3 of 3 canaries were not done in time" in stopped.reason
@@ -233,7 +241,8 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
     pipeline: Pipeline, lab: Lab, tmp_path: Path
 ) -> None:
     record = Record(str(tmp_path), lab.client, "g", TIMEOUTS)
-    record.write(choose(pipeline.spark, "g", TIMEOUTS, **where_is(lab)))
+    where = where_is(lab) | {"chosen_path": record.chosen_path}
+    record.write(choose(pipeline.spark, "g", TIMEOUTS, **where))
     lab.admin.redrive("g", ids=[dead_letter.id for dead_letter in lab.admin.dead_letters("g")])
     lab.run_until_idle()
     found = redrive(pipeline.spark, "g", TIMEOUTS, **where_is(lab), state=str(tmp_path), fresh=True)
@@ -244,9 +253,9 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
 @pytest.mark.parametrize(
     ("where", "shown"),
     [
-        ("nothing = 1", "no condition over dead letters: .*`nothing` cannot be resolved"),
-        ("id = ", "no condition over dead letters: Syntax error"),
-        ("deliveries", "no condition over dead letters: .* is not a boolean"),
+        ("nothing = 1", "is not a condition over dead letters: .*`nothing` cannot be resolved"),
+        ("id = ", "is not a condition over dead letters: Syntax error"),
+        ("deliveries", "is not a condition over dead letters: .* is not a boolean"),
         ("cast(body AS int) = 1", "fails on a dead letter: .*cannot be cast"),
     ],
 )
@@ -279,13 +288,16 @@ def test_a_record_that_is_damaged_and_a_folder_in_use_are_one_sentence(
     record.path.write_text("{")
     with pytest.raises(ConfigError, match=r"cannot be read: .*; choose again with --fresh"):
         go_on(lab, tmp_path)
-    choice = everything(lab)
+    everything(lab, record)
     with record.alone(), pytest.raises(ConfigError, match=r"another redrive .* is under way"):
-        send(lab.client, choice, record, Pace())
+        go_on(lab, tmp_path)
+    for damage in ("", "orders\t0\n"):
+        record.chosen_path.write_text(damage)
+        with pytest.raises(ConfigError, match=r"cannot be read: .*; choose again with --fresh"):
+            go_on(lab, tmp_path)
     (tmp_path / "file").touch()
-    elsewhere = Record(str(tmp_path / "file"), lab.client, "g", EVERYTHING)
     with pytest.raises(ConfigError, match="cannot be"):
-        send(lab.client, choice, elsewhere, Pace())
+        go_on(lab, tmp_path / "file")
     assert sent_back(lab) == [0] * 18
 
 

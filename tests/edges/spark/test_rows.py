@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rqretry import Client, QueueFull, RqretryError
@@ -14,6 +16,8 @@ from rqretry.core.envelope import encode
 from rqretry.protocol.publish import Prepared
 from rqretry.spark.arrow_encode import pack_structs
 from rqretry.spark.options import Options, read_options
+from rqretry.spark.parquet_files import Folder
+from rqretry.spark.rejects import REASON, Rejects
 from rqretry.spark.rows import Mapping, Rows
 from rqretry.spark.sink import (
     _ById,
@@ -69,16 +73,20 @@ def options(redis_server: EmbeddedRedis) -> Options:
     return read_options({"url": redis_server.url, "namespace": "rows", "topic": "t"})
 
 
+def refuse(row: int | Prepared, error: RqretryError) -> None:
+    raise AssertionError(f"row {row}: {error}")
+
+
 @pytest.fixture
 def by_id(options: Options) -> Iterator[_ById]:
     with publishing_to(options) as (store, publishing, _):
-        yield _ById(store, publishing, options, TASK, 1)
+        yield _ById(store, publishing, options, TASK, 1, refuse)
 
 
 @pytest.fixture
 def by_lane(options: Options) -> Iterator[_ByLane]:
     with publishing_to(options) as (store, publishing, _):
-        yield _ByLane(store, publishing, options, TASK, 1)
+        yield _ByLane(store, publishing, options, TASK, 1, refuse)
 
 
 def batch() -> pa.RecordBatch:
@@ -153,17 +161,38 @@ def test_what_needs_a_closer_look_is_not_packed(structs: pa.StructArray) -> None
 
 @pytest.mark.parametrize("bad", [None, "a b", "x" * 129])
 def test_one_bad_id_is_rejected_alone(options: Options, bad: str | None) -> None:
-    refused: list[tuple[int, str]] = []
+    refused: list[tuple[int | Prepared, str]] = []
 
-    def refuse(place: int, error: RqretryError) -> None:
+    def put_aside(place: int | Prepared, error: RqretryError) -> None:
         refused.append((place, str(error)))
 
     rows = pa.RecordBatch.from_pydict({"n": ["first", bad, "last"]})
-    totals = publish_batches(options, BY_ID, TASK, [rows], refuse)
+    totals = publish_batches(options, BY_ID, TASK, [rows], put_aside)
     assert (totals.rows, totals.rejected, totals.sent + totals.known) == (3, 1, 2)
     ((place, shown),) = refused
     assert place == 1
     assert "id" in shown
+
+
+def test_an_id_with_two_bodies_is_put_aside_as_the_row_it_was(
+    options: Options, tmp_path: Path
+) -> None:
+    tags = pa.array([None, [("a", 1)], []], pa.map_(pa.string(), pa.int64()))
+    rows = pa.RecordBatch.from_pydict(
+        {name: COLUMNS[name][::-1] for name in ("text", "number", "yes", "when", "day", "money")}
+        | {"id": [2**60, 2**60, 7], "inner": [None, {"x": [1.5]}, {"x": []}], "tags": tags}
+    )
+    task, mapping = Task("twice", 1), Mapping(None, False, (("id", "id"),))
+    for _ in range(2):  # what runs again says the same
+        with Rejects(Folder(str(tmp_path)), task) as rejects:
+            batches = rejects.watching([rows, rows])
+            totals = publish_batches(options, mapping, task, batches, rejects.add)
+        assert (totals.rows, totals.rejected, totals.sent + totals.known) == (6, 2, 4)
+    found = pq.read_table(tmp_path)
+    assert found.column(REASON).unique().to_pylist() == [
+        f"id '{2**60}' is the id of another message, with other content; publish under a new id"
+    ]
+    assert found.drop_columns([REASON]).to_pylist() == [rows.slice(1, 1).to_pylist()[0]] * 2
 
 
 class Killed(Exception):
@@ -174,9 +203,6 @@ def publish(
     options: Options, mapping: Mapping, ids: list[str], size: int, *, most: int = 10_000
 ) -> Totals:
     """Publish rows with these ids in batches, in a task that may be killed behind one of them."""
-
-    def refuse(place: int, error: RqretryError) -> None:
-        raise AssertionError(f"row {place}: {error}")
 
     def batches() -> Iterator[pa.RecordBatch]:
         for at in range(0, len(ids), size):

@@ -95,7 +95,12 @@ def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
     [
         ("select 1 as n", {}, "the rows have no column body, only 'n'"),
         ("select 1 as body, 2 as n", {}, "a message has no field for column 'n'"),
-        ("select 1 as body, 2 as id", {}, "column 'id' is int; it must be string"),
+        ("select 1 as body, 2.5 as id", {}, "column 'id' is decimal(2,1); it must be string or a"),
+        (
+            "select struct(1 as x, 2 as x) as body",
+            {},
+            "column 'body' has 'x' twice, of which a JSON body would hold one",
+        ),
         ("select 1 as body", {"idColumn": "x"}, "no column 'x', which idColumn names"),
         ("select struct(cast('x' as binary) as x) as body", {}, "column 'body.x' is binary"),
         ("select 1 as body, true as delay", {}, "column 'delay' is boolean; it must be a number"),

@@ -1,0 +1,39 @@
+"""The data pipeline, R124 to R126."""
+
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import case
+
+ROWS = "tests/edges/spark/test_rows.py::"
+REDRIVE = "tests/edges/spark/test_redrive.py::"
+
+
+def ends_the_job(_original: Any) -> Any:
+    """What is rejected ends the job."""
+
+    def rejected(_self: Any, _row: Any, error: Exception) -> None:
+        raise error
+
+    return rejected
+
+
+def blind(original: Any) -> Any:
+    """Nothing is looked up: whatever was listed is said to be dead."""
+
+    def still_dead(client: Any, choice: Any, record: Any) -> int:
+        original(client, choice, record)
+        return int(choice.count)
+
+    return still_dead
+
+
+CASES = (
+    case("R124", "an id with two bodies ends the job", Symbol("_Outlet._rejected", ends_the_job),
+         f"{ROWS}test_an_id_with_two_bodies_is_put_aside_as_the_row_it_was"),
+    case("R124", "times are put aside as text",
+         Symbol("spark:restored", lambda _original: lambda value, _: value),
+         f"{ROWS}test_an_id_with_two_bodies_is_put_aside_as_the_row_it_was"),
+    case("R125", "what was sent before counts as dead", Symbol("still_dead", blind),
+         f"{REDRIVE}test_a_run_that_is_killed_again_and_again_sends_none_twice"),
+)  # fmt: skip
