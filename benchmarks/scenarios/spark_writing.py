@@ -124,7 +124,7 @@ def _publish(url: str, batches: Iterator[Any]) -> int:
 def _naive(spark: Any, url: str, path: str) -> None:
     from rqretry.spark.input_files import open_files  # noqa: PLC0415
 
-    with open_files(spark, path, "parquet", None) as rows:  # cut as ingest cuts it
+    with open_files(spark, path, "parquet", None, {}) as rows:  # cut as ingest cuts it
         rows.mapInArrow(partial(_publish_part, url), "n long").collect()
 
 

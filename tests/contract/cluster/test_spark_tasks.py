@@ -18,7 +18,7 @@ PARTITIONS = 6
 IDS = [f"m{n}" for n in range(5000)]
 
 
-def refuse(place: int, error: RqretryError) -> None:
+def refuse(place: object, error: RqretryError) -> None:
     """No row is bad."""
     raise AssertionError(f"row {place}: {error}")
 

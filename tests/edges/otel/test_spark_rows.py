@@ -39,7 +39,7 @@ def publish(lab: Lab, mapping: Mapping, *batches: pa.RecordBatch, job: str = "jo
     """One task, which may be run again."""
     given = {"url": lab.url, "namespace": NAMESPACE, "topic": "t", "batchSize": "2"}
 
-    def refuse(place: int, error: Exception) -> None:
+    def refuse(place: object, error: Exception) -> None:
         raise InvalidArgument(f"row {place}: {error}")
 
     return publish_batches(
