@@ -26,20 +26,25 @@ class SyncConnection:
         client_id: The server's number of it, once somebody asked; 0 before that.
     """
 
-    __slots__ = ("_reader", "_socket", "client_id", "node", "raw")
+    __slots__ = ("_reader", "client_id", "node", "raw")
 
     def __init__(self, node: Node, raw: AbstractConnection) -> None:
         self.node = node
         self.raw = raw
         self.client_id = 0
         self._reader: Any = None
-        self._socket: Any = None
 
     def open(self) -> None:
         """Connect; with hiredis the socket is taken over. Raises RedisError, OSError."""
         self.raw.connect()  # type: ignore[no-untyped-call]
         self._reader = reply_reader()
-        self._socket = self.raw._sock  # noqa: SLF001 - redis-py has no name for it
+
+    @property
+    def _socket(self) -> Any:
+        held: Any = self.raw._sock  # noqa: SLF001 - redis-py has no name for it, and closes it
+        if held is None:  # another thread has closed it
+            raise BrokenError("the connection was closed")
+        return held
 
     def close(self) -> None:
         """Close it; what was sent on it is left to the server."""
