@@ -35,7 +35,8 @@ class Bounds:
 
     def share(self, start: Position, end: Position) -> float:
         """About how many bytes lie between two positions, if events came evenly."""
-        return self.kept.bytes * (end.ms - start.ms) / max(1, self.end.ms - self.begin.ms)
+        read_ms = min(end, self.end).ms - max(start, self.begin).ms
+        return self.kept.bytes * max(0, read_ms) / max(1, self.end.ms - self.begin.ms)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ KINDS = (HISTORY, DEAD_LETTERS, MESSAGES)
 ALL_TOPICS = "*"
 # Spark hands these to every source or sink.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
+# Properties of a table, which Spark hands to its source while the table is made.
+_TABLES_OWN = frozenset({"provider", "owner", "location", "comment", "external"})
 _BOOLEANS = {"true": True, "false": False}
 _TOPICS = ("topic", "subscribe", "subscribePattern")
 _REFUSED = {
@@ -87,15 +89,16 @@ def read_options(given: Mapping[str, str]) -> Options:
         InvalidArgument: One is unknown, missing, or has a value that cannot be.
         ConfigError: The URL cannot work as it is written.
     """
-    _check_names(given)
     lowered = {name.lower(): value for name, value in given.items()}
+    _check_names(lowered)
     texts = {name: lowered[name.lower()] for name in NAMES if name.lower() in lowered}
     if texts.get("kind", HISTORY) not in KINDS:
         refuse("option kind", texts["kind"], f"must be one of {', '.join(KINDS)}")
     named = [name for name in _TOPICS if texts.get(name)]
     if not named:
         raise InvalidArgument(
-            'option topic is missing: name a topic, several as "a,b", or "*" for all to read'
+            'option topic is missing: name a topic, several as "a,b", or "*" for all to read;'
+            " Spark keeps the options of CREATE TABLE to itself: FROM t WITH (topic = 'a')"
         )
     if len(named) > 1:
         raise InvalidArgument(f"options {' and '.join(named)} name the topics: give one of them")
@@ -160,10 +163,12 @@ def _check_headers(options: Options) -> Options:
 def _check_names(given: Iterable[str]) -> None:
     known = {name.lower(): name for name in NAMES}
     for name in given:
-        if name.lower() in _REFUSED:
-            raise InvalidArgument(f"there is no option {show(name)}: {_REFUSED[name.lower()]}")
-        if name.lower() not in known and name.lower() not in _SPARKS_OWN:
-            near = get_close_matches(name.lower(), known, 1)
+        if name.startswith("option.") or name in _TABLES_OWN:
+            continue
+        if name in _REFUSED:
+            raise InvalidArgument(f"there is no option {show(name)}: {_REFUSED[name]}")
+        if name not in known and name not in _SPARKS_OWN:
+            near = get_close_matches(name, known, 1)
             hint = f"; did you mean {known[near[0]]}?" if near else f": {', '.join(NAMES)}"
             raise InvalidArgument(f"there is no option {show(name)}{hint}")
 

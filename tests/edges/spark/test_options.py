@@ -1,6 +1,9 @@
 """Options of reads, as the data source checks them on the driver: one sentence, and no password."""
 
+from typing import Any
+
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rqretry import Client, RqretryError
 from rqretry.spark.source import RqretryDataSource
@@ -75,3 +78,63 @@ def check(error: RqretryError, shown: str) -> None:
     assert shown in text
     assert "\n" not in text
     assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"subscribe": "t"}, "options topic and subscribe name the topics: give one of them"),
+        ({"assign": "{}"}, "there is no option 'assign': name partitions in startingOffsets"),
+        ({"columns": "event"}, "there is no option 'columns': give the read a schema"),
+        ({"topic": "", "subscribePattern": "("}, "option subscribePattern '(' is not a regular"),
+        ({"maxTriggerDelay": "1m"}, "option maxTriggerDelay is how long minOffsetsPerTrigger may"),
+        ({"endingTimestamp": "1"}, "option endingTimestamp is for batch reads: remove it"),
+        (
+            {"includeHeaders": "True"},
+            "option includeHeaders is for kinds messages and dead_letters",
+        ),
+    ],
+)
+def test_options_of_other_sources_are_ours_or_refused_by_name(
+    given: dict[str, str], options: dict[str, str], shown: str
+) -> None:
+    with pytest.raises(RqretryError) as caught:
+        source = RqretryDataSource(given | options)
+        source.streamReader(source.schema()).initialOffset()
+    check(caught.value, shown)
+
+
+def test_topics_are_chosen_by_a_pattern_and_a_time(given: dict[str, str]) -> None:
+    with Client(given["url"], namespace=NAMESPACE) as client:
+        for topic in ("us.orders", "eu.orders", "orders"):
+            client.publish(topic, 1)
+    where = {name: given[name] for name in ("url", "namespace")}
+
+    def planned(**options: str) -> list[str]:
+        source = RqretryDataSource({**where, "SUBSCRIBEPATTERN": r"\w+\.orders", **options})
+        parts = source.reader(source.schema()).partitions()
+        return sorted(part.topic for part in parts)  # type: ignore[attr-defined]
+
+    assert planned() == planned(startingTimestamp="1") == ["eu.orders", "us.orders"]
+    assert planned(startingTimestamp=str(10**15)) == planned(endingTimestamp="1") == []
+
+
+def test_a_batch_waits_for_the_fewest_events_or_its_time(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("rqretry.spark.stream_reader.time.monotonic", lambda: clock[0])
+    options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "30s"}
+    source = RqretryDataSource(given | options)
+    reader: Any = source.streamReader(source.schema())
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with Client(given["url"], namespace=NAMESPACE) as client:
+        client.publish_many("t", [1, 2])
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+        client.publish("t", 3)
+        more = reader.latestOffset(start, ReadAllAvailable())
+        assert more != start
+        client.publish("t", 4)
+        assert reader.latestOffset(more, ReadAllAvailable()) == more
+        clock[0] += 31
+        assert reader.latestOffset(more, ReadAllAvailable()) != more

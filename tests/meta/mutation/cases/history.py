@@ -1,4 +1,4 @@
-"""What the history says of handlers' times, R121, and who misses a part of it, R122."""
+"""What the history says of handlers' times, R121, who misses a part, R122, and options, R123."""
 
 import time
 from typing import Any
@@ -58,5 +58,11 @@ CASES = (
         "nothing is compared with what was read",
         Symbol("check_range", always(None)),
         f"{LOSS}test_a_failover_to_a_replica_that_lacks_what_was_read_is_data_loss",
+    ),
+    case(
+        "R123",
+        "no batch waits for more events",
+        Symbol("StreamReader._waits", always(False)),
+        "tests/edges/spark/test_options.py::test_a_batch_waits_for_the_fewest_events_or_its_time",
     ),
 )
