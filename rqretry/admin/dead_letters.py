@@ -19,9 +19,10 @@ from rqretry.admin.timeline import explained
 from rqretry.admin.views import Cluster
 from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.durations import Duration, milliseconds, seconds
+from rqretry.core.durations import Duration, milliseconds, seconds, spell
+from rqretry.core.errors import refuse
 from rqretry.core.failure_record import describe_redrive, read_record
-from rqretry.core.limits import MAX_DELAY_S, check_count, check_group
+from rqretry.core.limits import MAX_DELAY_MS, MAX_DELAY_S, check_count, check_group
 from rqretry.core.rates import Rate, per_second
 from rqretry.maintenance.process_exits import with_exits
 from rqretry.observability import observer
@@ -65,6 +66,12 @@ class Pace:
             seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S),
             milliseconds(delay, name="delay", maximum=MAX_DELAY_S),
         )
+
+    def check(self, rate: Rate | None, count: int) -> None:
+        """Whether so many are sent back within the longest delay. Raises InvalidArgument."""
+        if self.per_second and self.wait_ms + (count - 1) * 1000 / self.per_second > MAX_DELAY_MS:
+            rule = f"sends the last of {count} back later than in {spell(MAX_DELAY_S)}: raise it"
+            refuse("rate", rate, rule)
 
 
 def dead_letters(
@@ -160,7 +167,9 @@ def redrive(
     wanted = chosen(filter, fields, default_all=False)
     pace = Pace.read(rate, canary, canary_timeout, delay)
     places = yield from dead_letter_places(context, group, wanted)
-    matched = (yield from count_dead_letters(places, wanted)) if dry_run or pace.canaries else 0
+    counted = dry_run or pace.canaries or pace.per_second
+    matched = (yield from count_dead_letters(places, wanted)) if counted else 0
+    pace.check(rate, matched)
     if dry_run:
         return RedriveReport(matched, matched=matched)
     source = DeadLettersInOrder(places, wanted, with_bodies=False)

@@ -146,7 +146,7 @@ class _Wanted:
         self._fingerprint = check_part("fingerprint", get("fingerprint"))
         self._error = check_part("error", get("error"))
         self._tag = None if tag is None else check_tag(tag)
-        self._key = None if key is None else check_keys(key)[0]
+        self._key = None if key is None else check_keys(key if isinstance(key, str) else [key])[0]
         self._older_ms = 0 if older is None else milliseconds(older, name="older_than")
 
     @property

@@ -84,11 +84,13 @@ def set_topic(
         limits["unordered"] = check_unordered(unordered)
     record = yield from context.catalog.store.topic(checked)
     limits |= with_both(record, limits)
+    if count is not None:
+        yield from _refuse_broadcasting(context, record)
+        yield from context.catalog.growth.check(checked, count)
     if limits:
         record = yield from context.catalog.topics.set_limits(checked, **limits)
         yield from context.audit("set_topic", arguments | limits)
     if count is not None:
-        yield from _refuse_broadcasting(context, record)
         record = yield from context.catalog.growth.grow(checked, count)
         yield from context.audit("set_topic", arguments | {"partitions": count})
     return _topic_info(record)

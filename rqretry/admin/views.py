@@ -413,6 +413,9 @@ class GroupInfo:
 
 
 def date(at_ms: int) -> str:
-    """ISO 8601 in UTC."""
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    """ISO 8601 in UTC; of what damaged data has in place of a time, the number."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

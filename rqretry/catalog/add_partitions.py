@@ -36,6 +36,16 @@ class PartitionGrowth(CatalogPart):
             ConfigError: Messages that must stay in order are unfinished, or a group's max_inflight
                 is less than the partitions would be.
         """
+        record = yield from self.check(name, partitions)
+        if partitions > record.all_partitions:
+            changed = yield from self._store.topics.change(
+                name, lambda old: old.growing_to(partitions)
+            )
+            record = self._store.keep(changed)
+        return (yield from self._finish(record))
+
+    def check(self, name: str, partitions: int) -> Operation[TopicRecord]:
+        """The topic, if it may have so many partitions; raises what `grow` raises."""
         record = yield from self._store.topic(name)
         least = record.all_partitions
         if partitions < least:
@@ -45,11 +55,7 @@ class PartitionGrowth(CatalogPart):
             )
         if partitions > least:
             yield from self._check(record, partitions)
-            changed = yield from self._store.topics.change(
-                name, lambda old: old.growing_to(partitions)
-            )
-            record = self._store.keep(changed)
-        return (yield from self._finish(record))
+        return record
 
     def wait(self, name: str) -> Operation[None]:
         """Wait until a closed topic is open; after some seconds open it.

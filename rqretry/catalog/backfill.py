@@ -87,7 +87,7 @@ class Backfill(CatalogPart):
         """Deliver again what a group has consumed since a time, as far as bodies are kept.
 
         One that was cut off is completed by the next one, which leaves alone what was consumed
-        after the first one began.
+        after the first one began, unless it is asked for what was consumed since then alone.
 
         Returns:
             How many messages it got.
@@ -96,6 +96,14 @@ class Backfill(CatalogPart):
             GroupNotFound: There is no such group.
             QueueFull: The server is at its memory limit; the next call continues.
         """
+        given, upto = yield from self._replay(name, since_ms)
+        if upto <= since_ms:  # that was an earlier one
+            more, _ = yield from self._replay(name, since_ms)
+            given += more
+        return given
+
+    def _replay(self, name: str, since_ms: int) -> Operation[tuple[int, int]]:
+        """Complete one that was cut off, or else begin; how many it gave, and until when it is."""
         store = self._store
         now_ms = yield from store.now_ms()
 
@@ -109,7 +117,7 @@ class Backfill(CatalogPart):
             keys = store.group_keys(topic, number, name)
             given += yield from replay_all(keys, keys.consumed, since, upto, store.actor)
         yield from store.groups.swap(name, lambda old: old and replace(old, replaying=()))
-        return given
+        return given, upto
 
 
 def replay_all(

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import click
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rqretry.admin import views
 from rqretry.cli.streams import takes_all_text
 from rqretry.core.errors import escape
 
@@ -157,7 +157,4 @@ def body_text(body: Any) -> str:
 
 def date(at_ms: int | None) -> str | None:
     """Milliseconds since the epoch as ISO 8601 in UTC; None stays None."""
-    if at_ms is None:
-        return None
-    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return None if at_ms is None else views.date(at_ms)

@@ -25,6 +25,7 @@ _BARE = re.compile(rf"\s*{_NUMBER}\s*", re.ASCII)
 _TEXT_UNITS_S = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _LONGEST_TEXT = 100
+_LONGEST_S = 10_000 * 366 * 86_400
 _LAST_SECOND = 253_402_300_800
 """Of the year 9999, the last that a datetime knows."""
 
@@ -49,7 +50,7 @@ def seconds(
         InvalidArgument: It is not a duration, not finite, or outside the two limits.
     """
     result = _in_seconds(value)
-    if result is None or not math.isfinite(result):
+    if result is None or not abs(result) <= _LONGEST_S:
         refuse(name, value, f"is not a duration: give {_ALLOWED}")
     if result < minimum or (maximum is not None and result > maximum):
         limits = f"at least {spell(minimum)}"

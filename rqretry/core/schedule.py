@@ -36,6 +36,7 @@ _RECORD = {
 """What is stored of a schedule, and as what."""
 _NEVER = "never fires: no month that it names has such a day"
 _SECOND = 1000
+_LONGEST_S = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,12 @@ class ScheduleRecord:
         try:
             found = json.loads(text)
             timetable = Timetable(**_read_fields(found["timetable"], _TIMETABLE))
-            return ScheduleRecord(name, timetable, **_read_fields(found, _RECORD))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            record = ScheduleRecord(name, timetable, **_read_fields(found, _RECORD))
+            for time in (record.position, record.last or 0, record.changed_at_ms // _SECOND):
+                spell_slot(time + timetable.every_s + _LONGEST_S)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, OverflowError) as error:
             raise CodecError(f"the record of schedule {show(name)} is damaged: {error}") from error
+        return record
 
 
 def _read_fields(found: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +215,7 @@ def message_id(name: str, slot: int) -> str:
 
 
 def _interval(every: Duration) -> int:
-    every_ms = milliseconds(every, name="every", minimum=1)
+    every_ms = milliseconds(every, name="every", minimum=1, maximum=_LONGEST_S)
     if every_ms % _SECOND:
         refuse("every", every, "must be whole seconds")
     return every_ms // _SECOND

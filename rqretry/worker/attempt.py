@@ -96,7 +96,7 @@ class Execution:
         try:
             value = await resumed(waiting)
         except BaseException as error:
-            if isinstance(error, GeneratorExit):
+            if issubclass(type(error), GeneratorExit):
                 raise
             return self._outcome(delivery, error, waiting.started)
         return self._returned(delivery, value, waiting.started)

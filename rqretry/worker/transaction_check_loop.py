@@ -163,7 +163,8 @@ class TransactionChecks:
             return unknown, f"the checker took longer than {spec.timeout_s:g} s"
         except BaseException as error:
             task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            own = issubclass(type(error), asyncio.CancelledError)
+            if own and (task is None or task.cancelling()):
                 raise
             log.debug("checker %s failed", spec.name, exc_info=True)
             return unknown, reason_in(describe_exception(error, "", self._worker, 0.0))

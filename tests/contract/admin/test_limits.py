@@ -66,6 +66,13 @@ def test_a_limit_is_shared_by_the_partitions_and_rounded_up(bench: Bench) -> Non
     assert limits == {b"2"}
 
 
+def test_of_settings_of_which_one_is_refused_none_is_set(bench: Bench) -> None:
+    before = bench.admin.create_topic("t", partitions=4)
+    with pytest.raises(InvalidArgument, match="it has 4"):
+        bench.admin.set_topic("t", max_messages=5, partitions=2)
+    assert bench.admin.topics() == [before]
+
+
 def test_a_limit_must_be_a_number_and_the_topic_be_there(bench: Bench) -> None:
     bench.admin.create_topic("t")
     with pytest.raises(InvalidArgument, match="max_messages"):

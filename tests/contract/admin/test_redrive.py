@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,35 @@ def test_what_is_no_rate_is_refused(bench: Bench, rate: object) -> None:
     with pytest.raises(InvalidArgument, match="rate"):
         bench.admin.redrive("g", all=True, rate=rate)  # type: ignore[arg-type]
     assert bench.numbers()[4] == 1
+
+
+@pytest.mark.parametrize("rate", ["0.5/h", 1e-300, 5e-324])
+def test_a_rate_that_goes_on_for_too_long_is_refused_before_anything_is_sent(
+    bench: Bench, rate: float | str
+) -> None:
+    bench.group()
+    bench.dead_letter(*range(500))
+    for dry_run in (True, False):
+        with pytest.raises(InvalidArgument, match="sends the last of 500 back later than in 40 d"):
+            bench.admin.redrive("g", all=True, rate=rate, dry_run=dry_run)
+    assert bench.numbers()[4] == 500
+    with pytest.raises(InvalidArgument, match="canary_timeout"):
+        bench.admin.redrive("g", all=True, canary=1, canary_timeout=1e308)
+    assert bench.numbers()[4] == 500
+
+
+@pytest.mark.parametrize(
+    "condition", [{"error": ""}, {"fingerprint": ""}, {"all": "no"}, {"error": 5}, {"ids": 5}]
+)
+def test_a_condition_that_is_empty_or_of_another_kind_selects_nothing(
+    bench: Bench, condition: dict[str, Any]
+) -> None:
+    bench.group()
+    bench.dead_letter("a", "b")
+    for verb in (bench.admin.purge, bench.admin.redrive, bench.admin.dead_letters):
+        with pytest.raises(InvalidArgument, match=f"^{next(iter(condition))}"):
+            verb("g", **condition)
+    assert bench.numbers()[4] == 2
 
 
 def test_canaries_that_succeed_let_the_rest_go(bench: Bench) -> None:

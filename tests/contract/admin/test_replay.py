@@ -73,6 +73,33 @@ def test_an_interrupted_replay_is_completed_and_repeats_nothing(
     assert parts_of(client).store.perform(parts_of(client).catalog.groups.get("g")).replaying == ()
 
 
+def test_a_replay_behind_an_interrupted_one_gives_both_what_they_are_about(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CutOffError(Exception):
+        pass
+
+    def cut(*_: object) -> None:
+        raise CutOffError
+
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h")
+    earlier = [str(id_) for id_ in bench.publish("a", "b")]
+    consume(bench, 2)
+    monkeypatch.setattr(backfill, "replay_all", cut)
+    with pytest.raises(CutOffError):
+        bench.admin.reset("g", to=LONG_AGO)
+    monkeypatch.undo()
+    seconds, micros = bench.redis.time()
+    while bench.redis.time() < (seconds, micros + 5000):
+        pass
+    since = seconds + (micros + 3000) / 1_000_000
+    later = [str(id_) for id_ in bench.publish("c", "d")]
+    consume(bench, 2)
+    assert bench.admin.reset("g", to=since) == 4
+    assert sorted(consume(bench, 9)) == sorted([*earlier, *later])
+
+
 def test_a_later_group_begins_in_the_past(bench: Bench) -> None:
     bench.group("g")
     bench.admin.set_topic("t", keep="24h")

@@ -264,7 +264,20 @@ async def test_a_checker_decides_what_its_producer_left(lab: Lab) -> None:
     await paid.commit()
 
 
-@pytest.mark.parametrize("way", ["unknown", "raises", "hangs", "lies"])
+async def test_a_plain_checker_that_exits_is_one_that_does_not_know(lab: Lab) -> None:
+    app = lab.app()
+
+    @app.transaction_checker("t", check_after=0.02, check_every=0.02, max_checks=1)
+    def check(_tx: TransactionCheck) -> Any:
+        raise KeyboardInterrupt
+
+    tx = app.transaction("t")
+    await tx.publish("a")
+    async with lab.working(app):
+        await until(is_state(lab, tx.id, "parked"))
+
+
+@pytest.mark.parametrize("way", ["unknown", "raises", "hangs", "lies", "exits"])
 async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transaction_is_parked(
     lab: Lab, way: str
 ) -> None:
@@ -275,6 +288,8 @@ async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transact
         asked.append(tx.check)
         if way == "raises":
             raise RuntimeError("the database is away")
+        if way == "exits":
+            raise SystemExit("password=hunter2")
         if way == "hangs":
             await asyncio.sleep(60)
         return UNKNOWN if way == "unknown" else True
@@ -289,6 +304,7 @@ async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transact
         "raises": "RuntimeError: the database is away",
         "hangs": "took longer than 0.1 s",
         "lies": "answered True",
+        "exits": "SystemExit: password=***",
     }
     client = lab.client()
     (found,) = client.admin.transactions(parked=True)

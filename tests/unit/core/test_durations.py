@@ -47,6 +47,8 @@ def test_a_duration_is_read_in_seconds(value: Any, expected: Any) -> None:
         -1,
         -0.001,
         10**400,
+        1e308,
+        "9999999999d",
         timedelta(seconds=-1),
         "",
         " ",

@@ -93,8 +93,9 @@ BAD: list[tuple[tuple[Any, Any, Any], str]] = [
     ((5, None, None), "cron 5 must be a str"),
     ((None, None, None), "neither of them: give one"),
     (("* * * * *", "1m", None), "both a cron line and every=: give one"),
-    ((None, 0, None), "every 0 is out of range: it must be at least 1 s"),
-    ((None, "500ms", None), "must be at least 1 s"),
+    ((None, 0, None), "every 0 is out of range: it must be between 1 s and 366 d"),
+    ((None, "500ms", None), "must be between 1 s and 366 d"),
+    ((None, "367d", None), "must be between 1 s and 366 d"),
     ((None, "1500ms", None), "must be whole seconds"),
     ((None, "1m", "UTC"), "cannot be given with every=: remove it"),
     (("0 3 * * *", None, "Europe/Berln"), "is not a known time zone; did you mean Europe/Berlin?"),
@@ -125,6 +126,9 @@ def test_a_record_is_read_as_it_was_stored_and_a_damaged_one_is_named() -> None:
     assert ScheduleRecord.decode("nightly", record.encode()) == record
     for text in (
         "", "{}", "[]", '{"timetable": 1}', '{"timetable": {"every_s": -60}}',
+        '{"timetable": {"every_s": 1' + 30 * "0" + "}}",
+        '{"timetable": {"every_s": 60}, "position": 1' + 30 * "0" + "}",
+        '{"timetable": {"every_s": 60}, "last": -1' + 30 * "0" + "}",
         '{"timetable": {"every_s": "60"}}', '{"timetable": {"every_s": 60}, "position": "now"}',
     ):  # fmt: skip
         with pytest.raises(CodecError, match="the record of schedule 'nightly' is damaged"):
