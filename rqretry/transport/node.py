@@ -347,7 +347,7 @@ class EvictionWatch:
 
 def _evicting(node: Node, memory: Any) -> str | None:
     fault = evicts(read_info(memory)) if isinstance(memory, bytes) else None
-    return fault and f"Redis at {node.address} {fault}: set it to noeviction"
+    return f"Redis at {node.address} {fault}: set it to noeviction" if fault else None
 
 
 def key_of(command: Command[Any]) -> str | None:

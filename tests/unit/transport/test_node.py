@@ -81,6 +81,20 @@ def test_one_of_two_that_evicts_is_enough_and_is_asked_every_second(servers: Ser
     assert (servers.watch.fault, servers.notified) == (None, 2)
 
 
+def test_what_a_server_says_when_it_is_greeted_is_no_fault_where_it_keeps_all(
+    servers: Servers,
+) -> None:
+    del servers.watch._topology.nodes[URLS[1]]
+    for memory, fault in (
+        (GOOD, None),
+        (BAD, "Redis at h1:6379 throws messages away"),
+        (GOOD, None),
+    ):
+        servers.watch.hear(memory)
+        found = servers.watch.fault
+        assert found is fault if fault is None else fault in str(found)
+
+
 def test_what_cannot_be_asked_is_asked_again_the_next_time(servers: Servers) -> None:
     servers.answers[0] = TryAgain(StoreUnavailable("gone"), sent=False)
     with pytest.raises(TryAgain):
