@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import json_command, master_option, target_of
+from rqretry.cli.options import json_command, master_option, read_date, target_of
 from rqretry.cli.output import print_fields, print_records, print_summary, print_table
 from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
@@ -20,6 +20,8 @@ from rqretry.spark.sessions import session_for
     "--out", "output", metavar="FOLDER", required=True, help="For the tables and the page."
 )
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
+@click.option("--since", metavar="DATE", callback=read_date, help="Only events from a date on.")
+@click.option("--until", metavar="DATE", callback=read_date, help="Only events before a date.")
 @master_option
 @json_command
 def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click

@@ -1,11 +1,14 @@
 """report: statistics of a topic's groups from its history, as Parquet tables and an HTML page."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
+from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import ConfigError, show
 from rqretry.spark.columns import schema_of
 from rqretry.spark.error_messages import plain_on_driver
@@ -48,6 +51,8 @@ def report(
     *,
     url: str | None = None,
     namespace: str | None = None,
+    since: datetime | float | None = None,
+    until: datetime | float | None = None,
 ) -> ReportSummary:
     """Report on the deliveries of an archive, or on those that Redis still has.
 
@@ -58,6 +63,8 @@ def report(
         topics: A topic, several as "a,b", or "*" for all.
         url: The server, where no archive is given.
         namespace: The namespace, where no archive is given.
+        since: Only events from this time on (an aware datetime, or seconds since the epoch).
+        until: Only events before this time.
 
     Raises:
         ConfigError: There is no archive there, or the folder cannot be written.
@@ -69,6 +76,7 @@ def report(
             history = spark.read.format("rqretry").options(**options).load()
         else:
             history = open_archive(spark, archive, topics)
+        history = within(history, since, until)
         tables = _ask(spark, history)
     folder = Folder(absolute(output))
     found = {name: table.to_pylist() for name, table in tables.items()}
@@ -88,6 +96,18 @@ def open_archive(spark: SparkSession, archive: str, topics: str = ALL_TOPICS) ->
     if topics == ALL_TOPICS:
         return rows
     return rows.where(rows.topic.isin([name.strip() for name in topics.split(",")]))
+
+
+def within(
+    history: DataFrame, since: datetime | float | None, until: datetime | float | None
+) -> DataFrame:
+    """The events from one time on and before another. Raises InvalidArgument."""
+    at = fn.unix_millis("event_time")
+    if since is not None:
+        history = history.where(at >= epoch_ms("since", since))
+    if until is not None:
+        history = history.where(at < epoch_ms("until", until))
+    return history
 
 
 def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:

@@ -1,44 +1,50 @@
-"""simulate: archived outcomes are replayed through other retry policies.
+"""simulate: archived outcomes are replayed through other retry policies, many times.
 
-What is known and what is assumed of each message: retry_model.py.
+Why deliveries fail is estimated from the archive (failure_model.py); what another policy would do
+with each message is drawn from that (forecast.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import DEFAULT_MAX_RETRIES, UNLIMITED, check_group, check_max_retries
+from rqretry.core.limits import (
+    DEFAULT_MAX_RETRIES,
+    UNLIMITED,
+    check_count,
+    check_group,
+    check_max_retries,
+)
 from rqretry.core.retry_policy import RetryPolicy
+from rqretry.spark.back_test import back_test_of
 from rqretry.spark.error_messages import plain_on_driver
+from rqretry.spark.forecast import Forecast, Model, observed
 from rqretry.spark.options import ALL_TOPICS
 from rqretry.spark.queries import EVENTS
-from rqretry.spark.report_job import open_archive
-from rqretry.spark.retry_model import Candidate, Case, Played, observed, read_case, replay
+from rqretry.spark.report_job import open_archive, within
+from rqretry.spark.retry_model import Candidate, Case, read_case
+from rqretry.spark.tally import LIKELY, SCENARIOS, Tally
+from rqretry.spark.task_context import current_task
 
-OBSERVED, BEST, WORST = "observed", "best", "worst"
-_NOT_KNOWN = "not known"
-_PLAYED = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("group", pa.string()),
-        ("policy", pa.int32()),
-        ("scenario", pa.string()),
-        ("outcome", pa.string()),
-        ("known", pa.bool_()),
-        ("busy", pa.int64()),
-        ("took", pa.int64()),
-        ("begun", pa.list_(pa.int64())),
-    ]
-)
+OBSERVED = "observed"
+SIMULATIONS = 200
+_SAMPLE = 20_000
+"""About how many messages the model is estimated from."""
+_PLAYED = "topic string, `group` string, policy int, left_out long, tally binary"
+_OWN = -1
+"""In place of the number of a policy: what was observed."""
+Key = tuple[str, str]
 _CASES = """
 WITH born AS (
     SELECT topic, partition, message_id,
@@ -53,31 +59,16 @@ limits AS (
 known AS (
     SELECT topic, partition, `group`, message_id,
            array_sort(collect_list(struct(position, event, unix_millis(event_time) AS at, attempt,
-                                          outcome, error_type, unix_millis(due_time) AS due)))
+                                          outcome, error_type, fingerprint,
+                                          unix_millis(due_time) AS due)))
                AS steps
     FROM {events} WHERE event IN ('lease', 'succeed', 'fail', 'expire', 'release', 'redrive')
     GROUP BY topic, partition, `group`, message_id)
-SELECT topic, `group`, unix_millis(ready_at) AS ready, coalesce(retried, 0) AS retried, until, steps
+SELECT topic, `group`, message_id, unix_millis(ready_at) AS ready,
+       coalesce(retried, 0) AS retried, until, steps
 FROM known JOIN limits USING (`group`) LEFT JOIN born USING (topic, partition, message_id)
 """
-_SUMS = """
-WITH windows AS (
-    SELECT topic, `group`, policy, scenario, max(count) AS peak
-    FROM (SELECT topic, `group`, policy, scenario, count(*) AS count
-          FROM (SELECT topic, `group`, policy, scenario, explode(begun) AS at FROM {played})
-          GROUP BY topic, `group`, policy, scenario, at DIV {window})
-    GROUP BY topic, `group`, policy, scenario)
-SELECT topic, `group`, policy, scenario, count(*) AS messages,
-       count_if(outcome = 'committed') AS committed, count_if(outcome = 'dead') AS dead,
-       count_if(outcome = 'unfinished') AS unfinished, count_if(NOT known) AS not_known,
-       sum(size(begun)) AS deliveries, sum(busy) / 1000 AS handler_seconds, any_value(peak) AS peak,
-       percentile_approx(took, 0.5) / 1000 AS to_success_p50,
-       percentile_approx(took, 0.95) / 1000 AS to_success_p95,
-       max(took) / 1000 AS to_success_longest
-FROM {played} JOIN windows USING (topic, `group`, policy, scenario)
-GROUP BY topic, `group`, policy, scenario ORDER BY topic, `group`, policy, scenario
-"""
-_LEFT_OUT = "SELECT count(*) AS n FROM {played} WHERE scenario = 'not known'"
+_SAMPLED = "SELECT * FROM {cases} WHERE pmod(xxhash64(message_id), {parts}) = 0"
 
 
 @dataclass(slots=True)
@@ -85,33 +76,35 @@ class SimulationSummary:
     """The result of a simulation.
 
     Attributes:
-        rows: For each topic and group what was observed, and for each policy what it would have
-            done at best and at worst (`scenario`): messages, committed, dead, unfinished,
-            deliveries, handler_seconds, peak (the most deliveries begun in one window), and
-            seconds from ready to committed (to_success_p50, to_success_p95, to_success_longest).
-            `not_known` counts the messages for which best and worst may differ.
+        rows: For each topic and group what was `observed`, and for each policy what it would have
+            done (`scenario`): `likely`, and `low` and `high`, the ends of 90 % intervals of each
+            figure: messages, committed, dead, unfinished, deliveries, handler_seconds, peak (the
+            most deliveries begun in one window), and seconds from ready to committed
+            (to_success_p50, to_success_p95, to_success_longest, to_success_mean). `not_known`
+            counts the messages of which a delivery was drawn.
         left_out: Messages whose first delivery is not in the archive, or was never settled.
         assumptions: What was supposed, in sentences.
+        back_test: How often intervals held what was observed: of each figure the share that did
+            (`model`), that of a naive forecast (`naive`), and of how many (`intervals`).
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
     assumptions: list[str] = field(default_factory=list)
+    back_test: list[dict[str, Any]] = field(default_factory=list)
 
 
 ASSUMPTIONS = (
     (
-        "The moment decides, not the number of the attempt: up to its last observed failure a"
-        " message fails, from its observed success on it succeeds."
+        "Failures of one kind come from outages (by time), from messages that always fail, from"
+        " messages whose time has not come, and from chance (by delivery); how often each, is"
+        " estimated from the archive."
     ),
+    "The first delivery of a message ends as it did; how later ones end is drawn.",
+    "A message that its handler rejected is dead at once.",
     (
-        "In between, and after the last failure of a message that never succeeded, nothing is"
-        " known: at best the first attempt there succeeds, at worst all fail."
-    ),
-    "A message that its handler rejected is rejected whenever it is tried after that.",
-    (
-        "A delivery takes as long as the observed one before it, and begins as long after it is due"
-        " as the one of its number did: more load slows nothing down."
+        "Deliveries take as long, and begin as late, as those in the archive: more load slows"
+        " nothing down."
     ),
     (
         "Jitter, and waits that handlers chose themselves, are left out. What a redrive made of a"
@@ -121,7 +114,7 @@ ASSUMPTIONS = (
 """The assumptions of a simulation; they are part of every result."""
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - options by name
     spark: SparkSession,
     archive: str,
     policies: str | RetryPolicy | Sequence[str | RetryPolicy],
@@ -131,10 +124,14 @@ def simulate(
     max_retries: int | str | None = None,
     delay_levels: str | Sequence[Duration] | None = None,
     window: Duration = 60,
+    since: datetime | float | None = None,
+    until: datetime | float | None = None,
+    simulations: int = SIMULATIONS,
+    back_test: bool = False,
 ) -> SimulationSummary:
     """Replay the outcomes of an archive through candidate retry policies.
 
-    Nothing is written, and no server is needed.
+    Nothing is written, and no server is needed. The same archive gives the same result.
 
     Args:
         spark: The session to run on.
@@ -145,6 +142,10 @@ def simulate(
         max_retries: Of every policy that has none of its own; default 16.
         delay_levels: The level table, which the policy "rocketmq" uses; default RocketMQ's.
         window: How long deliveries are counted for the peak; seconds, or text such as "1m".
+        since: Only events from this time on (an aware datetime, or seconds since the epoch).
+        until: Only events before this time.
+        simulations: How many; more make the ends of the intervals steadier.
+        back_test: Also forecast what was observed, part by part, and count how often that held.
 
     Raises:
         ConfigError: There is no archive there, or nothing in it to replay.
@@ -157,17 +158,18 @@ def simulate(
     retries = DEFAULT_MAX_RETRIES if max_retries is None else check_max_retries(max_retries)
     tried = [_candidate(one, retries, levels) for one in given]
     window_ms = milliseconds(window, name="window", minimum=0.001)
+    size = check_count(simulations, name="simulations")
     with plain_on_driver():
-        history = open_archive(spark, archive, topics)
+        history = within(open_archive(spark, archive, topics), since, until)
         if group is not None:
             # What happened in the group, and when its messages were published.
             own = history.group == check_group(group)
             history = history.where(history.group.isNull() | own)
-        rows, left_out = _run(spark, history, tried, window_ms)
-    if not rows:
+        summary = _run(spark, history, tried, window_ms, size, back_test=back_test)
+    if not summary.rows:
         where = "" if group is None else f" of group {show(group)}"
         raise ConfigError(f"the archive {show(archive)} has no delivery{where} to replay")
-    return SimulationSummary([_named(row, tried) for row in rows], left_out, list(ASSUMPTIONS))
+    return summary
 
 
 def _candidate(given: str | RetryPolicy, retries: int, levels: LevelTable) -> Candidate:
@@ -178,57 +180,114 @@ def _candidate(given: str | RetryPolicy, retries: int, levels: LevelTable) -> Ca
 
 
 def _run(
-    spark: SparkSession, history: DataFrame, tried: Sequence[Candidate], window_ms: int
-) -> tuple[list[dict[str, Any]], int]:
+    spark: SparkSession,
+    history: DataFrame,
+    tried: Sequence[Candidate],
+    window_ms: int,
+    size: int,
+    *,
+    back_test: bool,
+) -> SimulationSummary:
     events = spark.sql(EVENTS, history=history)
-    cases = spark.sql(_CASES, events=events)
-    played = cases.mapInArrow(partial(_play, tried), from_arrow_schema(_PLAYED)).persist()
+    cases = spark.sql(_CASES, events=events).persist(StorageLevel.DISK_ONLY)
     try:
-        rows = spark.sql(_SUMS, played=played, window=window_ms).toArrow().to_pylist()
-        (left_out,) = spark.sql(_LEFT_OUT, played=played).toArrow().to_pylist()
+        parts = max(1, round(cases.count() / _SAMPLE))
+        sampled = _by_group(spark.sql(_SAMPLED, cases=cases, parts=parts).toArrow().to_pylist())
+        models = {key: Model.of(found) for key, found in sampled.items()}
+        play = partial(_play, tried, models, window_ms, size)
+        tallies, left_out = _merged(cases.mapInArrow(play, _PLAYED).toLocalIterator())
     finally:
-        played.unpersist()
-    return rows, left_out["n"]
+        cases.unpersist()
+    rows = [_named(*key, scenario, row, tried) for key, scenario, row in _scenarios(tallies)]
+    tested = back_test_of(sampled, size) if back_test else []
+    return SimulationSummary(rows, left_out, list(ASSUMPTIONS), tested)
+
+
+def _by_group(rows: Iterable[dict[str, Any]]) -> dict[Key, list[Case]]:
+    found: dict[Key, list[Case]] = {}
+    for row in rows:
+        case = read_case(row["ready"], row["steps"], row["retried"])
+        if case is not None:
+            found.setdefault((row["topic"], row["group"]), []).append(case)
+    return found
+
+
+def _merged(rows: Iterable[Any]) -> tuple[dict[tuple[str, str, int], Tally], int]:
+    """The sums of all tasks, one after the other."""
+    tallies: dict[tuple[str, str, int], Tally] = {}
+    left_out = 0
+    for row in rows:
+        left_out += row.left_out
+        if row.tally is None:
+            continue
+        key, tally = (row.topic, row.group, row.policy), Tally.unpacked(bytes(row.tally))
+        if key in tallies:
+            tallies[key].merge(tally)
+        else:
+            tallies[key] = tally
+    return tallies, left_out
 
 
 def _play(
-    tried: Sequence[Candidate], batches: Iterable[pa.RecordBatch]
+    tried: Sequence[Candidate],
+    models: Mapping[Key, Model],
+    window_ms: int,
+    size: int,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: each message as it was, and under each policy."""
-    for batch in batches:
-        rows = [made for row in batch.to_pylist() for made in _rows(row, tried)]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_PLAYED)
+    """In a task: each message as it was, and under each policy; the sums."""
+    rng, left_out = np.random.default_rng(current_task().partitionId()), 0
+    forecasts: dict[Key, Forecast] = {}
+    tallies: dict[tuple[str, str, int], Tally] = {}
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        key, case = (
+            (row["topic"], row["group"]),
+            read_case(row["ready"], row["steps"], row["retried"]),
+        )
+        if case is None:
+            left_out += 1
+            continue
+        if key not in forecasts:
+            forecasts[key] = Forecast(models.get(key) or Model.of([case]), size, rng)
+            tallies[*key, _OWN] = Tally(1, window_ms)
+            tallies |= {(*key, n): Tally(size, window_ms) for n in range(len(tried))}
+        tallies[*key, _OWN].add(observed(case))
+        for number, candidate in enumerate(tried):
+            played = forecasts[key].play(case, candidate, row["until"])
+            tallies[*key, number].add(played)
+    made: list[tuple[Any, ...]] = [(*key, 0, tally.packed()) for key, tally in tallies.items()]
+    columns = zip(*[*made, (None, None, None, left_out, None)], strict=True)
+    types = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.binary())
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, ["topic", "group", "policy", "left_out", "tally"])
 
 
-def _rows(row: dict[str, Any], tried: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
-    case = read_case(row["ready"], row["steps"], row["retried"])
-    common = {"topic": row["topic"], "group": row["group"]}
-    if case is None:
-        yield common | {"policy": -1, "scenario": _NOT_KNOWN, "begun": []}
-        return
-    for number, name, played in _plays(case, tried, row["until"]):
-        yield common | {"policy": number, "scenario": name} | played._asdict()
+def _scenarios(
+    tallies: Mapping[tuple[str, str, int], Tally],
+) -> Iterator[tuple[tuple[str, str, int], str, dict[str, Any]]]:
+    for key in sorted(tallies):
+        if key[-1] == _OWN:
+            yield key, OBSERVED, tallies[key].row(LIKELY)
+            continue
+        for scenario in SCENARIOS:
+            yield key, scenario, tallies[key].row(scenario)
 
 
-def _plays(case: Case, tried: Sequence[Candidate], until: int) -> Iterator[tuple[int, str, Played]]:
-    yield -1, OBSERVED, observed(case)
-    for number, candidate in enumerate(tried):
-        best = replay(case, candidate, until, hopeful=True)
-        yield number, BEST, best
-        worst = best if best.known else replay(case, candidate, until, hopeful=False)
-        yield number, WORST, worst
-
-
-def _named(row: dict[str, Any], tried: Sequence[Candidate]) -> dict[str, Any]:
-    """The policy by its name instead of its number."""
-    number = row.pop("policy")
-    one = tried[number] if number >= 0 else None
+def _named(
+    topic: str,
+    group: str,
+    number: int,
+    scenario: str,
+    row: dict[str, Any],
+    tried: Sequence[Candidate],
+) -> dict[str, Any]:
+    """A row with the policy by its name instead of its number."""
+    one = tried[number] if number != _OWN else None
     most = one.deliveries if one else None
-    fields = {
-        "topic": row.pop("topic"),
-        "group": row.pop("group"),
+    return {
+        "topic": topic,
+        "group": group,
         "policy": one.name if one else None,
         "max_retries": None if one is None else "unlimited" if most is None else most - 1,
-    }
-    return fields | row
+        "scenario": scenario,
+    } | row

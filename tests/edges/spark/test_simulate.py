@@ -1,121 +1,133 @@
-"""simulate: exact where the archive tells, a range where it does not."""
+"""simulate: why deliveries failed, and what other policies would have made of it."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.retry_worlds import (
+    ARCHIVED,
+    CHANCE,
+    MIXES,
+    OUTAGE,
+    PERMANENT,
+    World,
+    ladder,
+    run,
+)
 from rqretry import App, ConfigError, InvalidArgument, Message, RetryPolicy
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.core.parts import parts_of
 from rqretry.core.retry_policy import CompiledPolicy
-from rqretry.spark import SimulationSummary, archive, simulate
-from rqretry.spark.retry_model import (
-    MOST_ATTEMPTS,
-    Attempt,
-    Candidate,
-    Case,
-    observed,
-    read_case,
-    replay,
-)
+from rqretry.spark import archive, simulate
+from rqretry.spark.back_test import back_test_of
+from rqretry.spark.forecast import Forecast, Model, observed
+from rqretry.spark.retry_model import Attempt, Candidate, Case, read_case
+from rqretry.spark.tally import Tally
 from rqretry.testing import Lab
 from tests.edges.spark.pipeline import Pipeline
 
-FOREVER = 10**15
 spark = pytest.mark.spark
 
 
-def candidate(*delays_ms: int, retries: int | None = 16) -> Candidate:
-    return Candidate("some", CompiledPolicy(delays_ms), None if retries is None else retries + 1)
+def test_every_source_of_failures_is_found_in_worlds_that_are_known() -> None:
+    for seed, mix in enumerate(MIXES):
+        world = World.of(mix, seed)
+        kinds = Model.of(world.play(ARCHIVED, 0)).kinds
+        assert (sum(kind.permanent for kind in kinds) > 0.01) == (PERMANENT in mix)
+        assert sum(kind.early for kind in kinds) == 0
+        chance = sum(kind.chance for kind in kinds)
+        assert chance == pytest.approx(world.chance, abs=0.04)
+        found = [(one.begun, one.ended) for kind in kinds for one in kind.outages]
+        assert len(found) <= len(world.outages)
+        assert bool(found) == (OUTAGE in mix)
+        for begun, ended in found:
+            assert any(a < ended and begun < b for a, b in world.outages)
 
 
-def failed(*begun: int, how: str = "fail") -> tuple[Attempt, ...]:
-    """Attempts of 10 ms each."""
-    return tuple(Attempt(at, at + 10, how) for at in begun)
+def test_intervals_hold_the_truth_of_known_worlds_and_those_of_a_naive_forecast_do_not() -> None:
+    found = run(7, 20)
+    (model,), (naive,) = ([row for row in one.rows() if row[0] == "all"] for one in found.values())
+    assert model[1] is not None
+    assert naive[1] is not None
+    assert model[1] > 0.75 > naive[1]
 
 
-def succeeded(*begun: int) -> Case:
-    """A message whose last attempt succeeded."""
-    *bad, good = begun
-    attempts = (*failed(*bad), Attempt(good, good + 10, "succeed"))
-    return Case(0, attempts, len(attempts), "committed")
+def test_messages_whose_time_has_not_come_are_early_and_not_unlucky() -> None:
+    rng = np.random.default_rng(1)
+    cases = []
+    for number in range(400):
+        late, at, attempts = (rng.uniform(50, 250) if number % 4 == 0 else 0), 0, []
+        for wait in (10, 30, 60, 120, 180, 0):
+            good = at >= late * 1000
+            how = "succeed" if good else "fail"
+            attempts.append(Attempt(at, at + 5, how, kind="" if good else "not yet"))
+            if good:
+                break
+            at += 5 + wait * 1000
+        cases.append(Case(0, tuple(attempts), len(attempts), "committed"))
+    (kind,) = Model.of(cases).kinds
+    assert kind.early == pytest.approx(0.25, abs=0.02)
+    assert kind.chance < 0.02
+    assert kind.permanent == 0
+    forecast = Forecast(Model.of(cases), 50, rng)
+    tally = Tally(50, 60_000)
+    for case in cases:
+        tally.add(forecast.play(case, ladder(20), 0))
+    assert tally.row("high")["committed"] <= 303  # the others would have had to wait
 
 
-def died(*begun: int) -> Case:
-    return Case(0, failed(*begun), len(begun), "dead")
+def test_an_archive_is_forecast_part_by_part_from_the_rest_of_it() -> None:
+    cases = World.of((PERMANENT, CHANCE), 5).play(ARCHIVED, 0)
+    rows = {row["figure"]: row for row in back_test_of({"g": cases[:200]}, 20)}
+    assert rows["all"]["intervals"] > 40
+    assert rows["all"]["model"] > 0.8
+    assert rows["committed"]["naive"] is not None
 
 
-def outcomes(case: Case, policy: Candidate) -> list[tuple[str, list[int], bool]]:
-    """At best and at worst."""
-    both = [replay(case, policy, FOREVER, hopeful=hopeful) for hopeful in (True, False)]
-    return [(one.outcome, one.begun, one.known) for one in both]
+def test_a_policy_without_a_limit_ends_with_the_history() -> None:
+    case = Case(0, (Attempt(0, 10, "fail", kind="x"),), 1, "dead")
+    forecast = Forecast(Model.of([case] * 20), 20, np.random.default_rng(1))
+    endless = Candidate("some", CompiledPolicy((90,)), None)
+    played = forecast.play(case, endless, 350)
+    assert set(played.deliveries[~played.committed].tolist()) == {4}
+    assert not played.dead.any()
 
 
-@pytest.mark.parametrize(
-    ("case", "retries"),
-    [(succeeded(0), 2), (succeeded(0, 110, 320), 2), (died(0, 110, 320), 2)],
-)
-def test_the_policy_that_was_used_answers_what_was_observed(case: Case, retries: int) -> None:
-    policy = candidate(100, 200, retries=retries)
-    played = replay(case, policy, FOREVER, hopeful=False)
-    assert played == observed(case)
-    assert played == replay(case, policy, FOREVER, hopeful=True)
+def test_a_first_expiry_is_tried_again_at_once_and_a_rejected_message_is_dead() -> None:
+    expired = Case(0, (Attempt(0, 10, "expire", kind="expired"),), 1, "dead")
+    forecast = Forecast(Model.of([expired] * 20), 20, np.random.default_rng(1))
+    begun = forecast.play(expired, ladder(0.5, 0.5), 0).begun
+    assert [set(at[active].tolist()) for at, active in begun] == [{0}, {10}, {520}]
+
+    rejected = Case(0, (Attempt(0, 10, "fail", rejected=True, kind="rejected x"),), 1, "dead")
+    forecast = Forecast(Model.of([rejected]), 3, np.random.default_rng(1))
+    played = forecast.play(rejected, ladder(1, 2), 0)
+    assert (played.dead.tolist(), played.deliveries.tolist()) == ([True] * 3, [1] * 3)
 
 
-def test_between_a_failure_and_the_success_nothing_is_known() -> None:
-    case = succeeded(0, 100, 1000)
-    assert outcomes(case, candidate(500)) == [
-        ("committed", [0, 510], False),
-        ("committed", [0, 510, 1020], False),
-    ]
-    assert outcomes(case, candidate(90, 890)) == [("committed", [0, 100, 1000], True)] * 2
-    assert outcomes(case, candidate(40, retries=2)) == [("dead", [0, 50, 100], True)] * 2
-    assert outcomes(case, candidate(2000)) == [("committed", [0, 2010], True)] * 2
-
-
-def test_after_the_last_failure_of_what_never_succeeded_nothing_is_known() -> None:
-    assert outcomes(died(0, 100), candidate(200, retries=2)) == [
-        ("committed", [0, 210], False),
-        ("dead", [0, 210, 420], False),
-    ]
-    assert outcomes(died(0, 100), candidate(10, retries=1)) == [("dead", [0, 20], True)] * 2
-
-
-def test_what_its_handler_rejected_stays_rejected() -> None:
-    case = Case(0, (Attempt(0, 10, "fail"), Attempt(100, 110, "fail", rejected=True)), 2, "dead")
-    assert outcomes(case, candidate(5000)) == [("dead", [0, 5010], True)] * 2
-
-
-def test_a_first_expiry_is_tried_again_at_once_and_a_second_one_waits() -> None:
-    case = Case(0, failed(0, 10, 520, how="expire"), 3, "dead")
-    assert outcomes(case, candidate(500, retries=2))[1] == ("dead", [0, 10, 520], True)
-
-
-def test_a_delivery_is_as_late_as_the_observed_one_of_its_number() -> None:
-    attempts = (
-        Attempt(0, 10, "fail"),
-        Attempt(117, 127, "fail", late=7),
-        Attempt(230, 240, "succeed", late=3),
-    )
-    case = Case(0, attempts, 3, "committed")
-    assert outcomes(case, candidate(100)) == [("committed", [0, 117, 230], True)] * 2
-
-
-def test_without_a_limit_it_ends_with_the_history_or_after_very_many_deliveries() -> None:
-    case = died(0, 100)
-    worst = replay(case, candidate(90, retries=None), 350, hopeful=False)
-    assert (worst.outcome, worst.begun) == ("unfinished", [0, 100, 200, 300])
-    worst = replay(case, candidate(1, retries=None), FOREVER, hopeful=False)
-    assert (worst.outcome, len(worst.begun)) == ("unfinished", MOST_ATTEMPTS)
+def test_sums_of_tasks_are_the_sums_of_all_however_they_are_cut() -> None:
+    cases = World.of((CHANCE,), 2).play(ARCHIVED, 0)[:60]
+    whole, parts = Tally(1, 1000), [Tally(1, 1000), Tally(1, 1000)]
+    for number, case in enumerate(cases):
+        whole.add(observed(case))
+        parts[number % 2].add(observed(case))
+    merged = Tally.unpacked(parts[0].packed())
+    merged.merge(Tally.unpacked(parts[1].packed()))
+    assert merged.row("likely") == pytest.approx(whole.row("likely"))
+    took = sorted(c.attempts[-1].ended - (c.ready or 0) for c in cases if c.outcome == "committed")
+    assert whole.row("low")["to_success_longest"] == took[-1] / 1000
+    p50 = took[(len(took) + 1) // 2 - 1] / 1000
+    assert whole.row("low")["to_success_p50"] == pytest.approx(p50, rel=0.01)
 
 
 def step(at: int, event: str, attempt: int | None = None, **more: Any) -> dict[str, Any]:
     return {
         "event": event, "at": at, "attempt": attempt, "outcome": None, "error_type": None,
-        "due": None, **more,
+        "fingerprint": None, "due": None, **more,
     }  # fmt: skip
 
 
@@ -134,14 +146,12 @@ def test_a_case_is_read_from_its_events() -> None:
     case = read_case(-3, steps, retried=1)
     assert case is not None
     assert case.attempts == (
-        Attempt(8, 10, "fail"),
-        Attempt(115, 120, "fail", late=5),
+        Attempt(8, 10, "fail", kind="fail"),
+        Attempt(115, 120, "fail", late=5, kind="ValueError"),
         Attempt(501, 505, "succeed", late=1),
     )
     assert (case.before, case.outcome) == (2, "dead")
-    assert observed(case).begun == [8, 115]
-    # What the redrive showed is known of a policy that would have waited so long.
-    assert replay(case, candidate(600), FOREVER, hopeful=False).took == 615 + 4 + 3
+    assert [at.tolist() for at, _ in observed(case).begun] == [[8], [115]]
 
     rejected = read_case(None, steps[:6], retried=2)
     assert rejected is not None
@@ -182,41 +192,26 @@ def history(pipeline: Pipeline, lab_redis: Lab, tmp_path: Path) -> str:
     return output
 
 
-FIGURES = ("committed", "dead", "unfinished", "deliveries", "peak", "not_known", "to_success_p95")
-
-
-def figures(found: SimulationSummary) -> dict[tuple[str | None, str], tuple[Any, ...]]:
-    assert {(row["topic"], row["group"], row["messages"]) for row in found.rows} == {("t", "g", 30)}
-    return {
-        (row["policy"], row["scenario"]): tuple(row[name] for name in FIGURES) for row in found.rows
-    }
-
-
 @pytest.mark.campaign
 @spark
 @pytest.mark.timeout(400)
 def test_an_archive_is_replayed_through_each_policy(pipeline: Pipeline, history: str) -> None:
-    policies: list[str | RetryPolicy] = [
-        "fixed:10s",
-        RetryPolicy.ladder("5s 10s", max_retries=1),
-        "fixed:15s",
-    ]
+    policies: list[str | RetryPolicy] = ["fixed:10s", RetryPolicy.fixed("5s", max_retries=0)]
     found = simulate(pipeline.spark, history, policies, max_retries=2, window="10s")
+    again = simulate(pipeline.spark, history, policies, max_retries=2, window="10s")
+    assert found.rows == again.rows
     assert found.left_out == 0
-    assert len(found.assumptions) == 5
-    seen = (26, 4, 0, 50, 30, 0, 20.0)
-    assert figures(found) == {
-        (None, "observed"): seen,
-        ("fixed:10s", "best"): seen,
-        ("fixed:10s", "worst"): seen,
-        # The second delivery comes while it is known to fail.
-        ("ladder:5s 10s", "best"): (20, 10, 0, 40, 40, 0, 0.0),
-        ("ladder:5s 10s", "worst"): (20, 10, 0, 40, 40, 0, 0.0),
-        # The second one is at 15 s and the third at 30 s: six succeed at one of them, and of the
-        # four that died at 20 s nothing is known after it.
-        ("fixed:15s", "best"): (30, 0, 0, 44, 30, 10, 30.0),
-        ("fixed:15s", "worst"): (26, 4, 0, 50, 30, 10, 30.0),
-    }
+    rows = {(row["policy"], row["scenario"]): row for row in found.rows}
+    seen = rows[None, "observed"]
+    names = ("messages", "committed", "dead", "unfinished", "deliveries", "peak", "not_known")
+    assert tuple(seen[name] for name in names) == (30, 26, 4, 0, 50, 30, 0)
+    assert seen["to_success_p95"] == pytest.approx(20, rel=0.01)
+    for scenario in ("low", "likely", "high"):
+        only = rows["fixed:5s", scenario]  # what was first seen is known
+        assert tuple(only[name] for name in names) == (30, 20, 10, 0, 30, 30, 10)
+    low, high = (rows["fixed:10s", end] for end in ("low", "high"))
+    assert low["committed"] <= 26 <= high["committed"]
+    assert low["deliveries"] <= 50 <= high["deliveries"]
     with pytest.raises(ConfigError, match="has no delivery of group 'other' to replay"):
         simulate(pipeline.spark, history, "fixed:1s", group="other")
 
@@ -231,25 +226,25 @@ def test_the_command_prints_what_it_found_and_what_it_supposes(
     monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
     request_parts = ["simulate", "--from", history, "--policy", "fixed:10s", "--max-retries", "2"]
     answer = CliRunner().invoke(
-        command, [*request_parts, "--policy", "fixed:15s"], standalone_mode=False
+        command, [*request_parts, "--policy", "fixed:15s", "--back-test"], standalone_mode=False
     )
     assert answer.exception is None, answer.output
     lines = answer.stdout.splitlines()
     assert lines[0] == "t / g: 30 messages"
-    assert [line.split()[:4] for line in lines[2:]] == [
-        ["-", "-", "observed", "26"],
-        ["fixed:10s", "2", "known", "26"],
-        ["fixed:15s", "2", "best", "30"],
-        ["fixed:15s", "2", "worst", "26"],
+    assert [line.split()[:3] for line in lines[2:9]] == [
+        ["-", "-", "observed"],
+        *(["fixed:10s", "2", scenario] for scenario in ("low", "likely", "high")),
+        *(["fixed:15s", "2", scenario] for scenario in ("low", "likely", "high")),
     ]
-    assert "The moment decides, not the number of the attempt" in answer.stderr
+    assert lines[9].split() == ["figure", "model", "naive", "intervals"]
+    assert "The first delivery of a message ends as it did" in answer.stderr
 
     answer = CliRunner().invoke(
         command, [*request_parts, "--json", "--group", "g"], standalone_mode=False
     )
     assert answer.exception is None, answer.output
     shown = json.loads(answer.stdout)
-    assert [row["scenario"] for row in shown["rows"]] == ["observed", "best", "worst"]
+    assert [row["scenario"] for row in shown["rows"]] == ["observed", "low", "likely", "high"]
     assert (shown["left_out"], shown["window_seconds"]) == (0, 60)
 
 

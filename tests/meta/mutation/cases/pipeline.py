@@ -6,6 +6,7 @@ from tests.meta.mutation.case import Symbol
 from tests.meta.mutation.cases.common import case
 
 ROWS = "tests/edges/spark/test_rows.py::"
+SIMULATE = "tests/edges/spark/test_simulate.py::"
 REDRIVE = "tests/edges/spark/test_redrive.py::"
 
 
@@ -28,6 +29,16 @@ def blind(original: Any) -> Any:
     return still_dead
 
 
+def by_chance_alone(original: Any) -> Any:
+    """Every failure is chance."""
+
+    def fit_kind(trials: Any) -> Any:
+        found = original(trials)
+        return type(found)((), float((trials.kind >= 0).sum()), float((trials.kind < 0).sum()))
+
+    return fit_kind
+
+
 CASES = (
     case("R124", "an id with two bodies ends the job", Symbol("_Outlet._rejected", ends_the_job),
          f"{ROWS}test_an_id_with_two_bodies_is_put_aside_as_the_row_it_was"),
@@ -36,4 +47,7 @@ CASES = (
          f"{ROWS}test_an_id_with_two_bodies_is_put_aside_as_the_row_it_was"),
     case("R125", "what was sent before counts as dead", Symbol("still_dead", blind),
          f"{REDRIVE}test_a_run_that_is_killed_again_and_again_sends_none_twice"),
+    case("R126", "every failure is chance", Symbol("fit_kind", by_chance_alone),
+         f"{SIMULATE}test_every_source_of_failures_is_found_in_worlds_that_are_known",
+         f"{SIMULATE}test_messages_whose_time_has_not_come_are_early_and_not_unlucky"),
 )  # fmt: skip
