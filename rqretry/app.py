@@ -15,7 +15,7 @@ from rqretry.consumer.decorators import Decorators
 from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.consumer.transaction_checker import TransactionOptions
 from rqretry.core.durations import Duration, seconds
-from rqretry.core.errors import RqretryError, end_at_caller, refuse
+from rqretry.core.errors import ConfigError, RqretryError, end_at_caller, refuse, show
 from rqretry.core.limits import check_count, check_flag
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
@@ -128,7 +128,7 @@ class AppParts(Declared):
     ) -> Worker:
         """A worker for this app's consumers, those of `include` too; see Worker."""
         for module in self.include:
-            import_module(module)
+            _import(module)
         worker = Worker(
             self.settings,
             self.consumers,
@@ -357,6 +357,18 @@ class App(Decorators[AppParts]):
     def __repr__(self) -> str:
         settings, count = self._parts.settings, len(self._parts.consumers)
         return f"<App {settings.url.safe} namespace {settings.namespace}, {count} consumers>"
+
+
+def _import(module: str) -> None:
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # it imports something else that is not there
+        raise ConfigError(
+            f"include names {show(module)}, and there is no module {show(error.name)}: correct it,"
+            " or start Python where it is found"
+        ) from None
 
 
 def _modules(include: object) -> list[str]:

@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
+import pytest
+
 import rqretry
 from rqretry import App, Client
 from tests.contract.surface.docstrings import errors
@@ -109,3 +111,9 @@ async def test_what_a_call_raises_without_a_server_is_in_its_text() -> None:
             unsaid.append(f"{path}: {type(error).__name__}")
     assert unsaid == [], "\n".join(unsaid)
     assert count > 80
+
+
+async def test_a_module_of_include_that_is_not_there_is_named() -> None:
+    app = App(NOWHERE, include=["nosuch.handlers"])
+    with pytest.raises(rqretry.ConfigError, match="there is no module 'nosuch': correct it"):
+        await app.run()
