@@ -35,12 +35,13 @@ DIFFER = (
     (r"\b[0-9A-Za-z_-]{16}\b(?=[ .,]|$)", "<id>"),
     (r"\S+:\d+:\d+(?=\s|$)", "<worker>"),
     (r"\bin \d+\.\d\ds\b", "in <seconds>"),
+    (r"[\d.]+ m?s in the (queue|buffer|handler)", r"<time> in the \1"),
     (r"(?<=failure) +\d\.\d+", " <seconds>"),
     (r" [2-4]  <time>(?=  waits)", " <next>  <time>"),
     (r"\blevel [12],", "<level>"),
     (r"\b[12]:1(?=\s*$)", "<levels>"),
     (r"\b\d+ s(?= +1 +<levels>)", "<age>"),
-    (r"next in (1 s|9\d\d ms)", "next in <1 s>"),
+    (r"next in (1 s|\d+ ms)", "next in <1 s>"),
     (r"\s+", " "),
 )
 
