@@ -148,8 +148,8 @@ def _entries(block: Block, namespace: str) -> dict[Partition, VerbEntry]:
         if request_parts[0].upper() != "XADD":
             continue
         place = place_of(request_parts[1], namespace)
-        if place is not None and place.name == "events" and len(request_parts) >= 12:
-            fields = dict(zip(request_parts[-12::2], request_parts[-11::2], strict=True))
+        if place is not None and place.name == "events":
+            fields = dict(zip(request_parts[3::2], request_parts[4::2], strict=True))
             ids = frozenset(fields["i"].split() or _packed(fields["b"]))
             entry = VerbEntry(fields["e"], fields["g"], fields["w"], ids)
             found[Partition(place.topic, place.partition)] = entry
