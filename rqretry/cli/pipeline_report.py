@@ -22,6 +22,7 @@ from rqretry.spark.sessions import session_for
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
 @click.option("--since", metavar="DATE", callback=read_date, help="Only events from a date on.")
 @click.option("--until", metavar="DATE", callback=read_date, help="Only events before a date.")
+@click.option("--compare", is_flag=True, help="Also compare with as long a time before --since.")
 @master_option
 @json_command
 def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
@@ -33,6 +34,8 @@ def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -
     """
     if live == (given["archive"] is not None):
         raise click.UsageError("give either --from FOLDER or --live")
+    if given["compare"] and None in (given["since"], given["until"]):
+        raise click.UsageError("--compare needs a time to compare: give --since and --until")
     master = given.pop("master")
     if live:
         with connected(context):
@@ -57,6 +60,9 @@ def _print(summary: ReportSummary) -> None:
     if summary.dead:
         dead = [(r["group"], r["fingerprint"], r["error_type"], r["died"]) for r in summary.dead]
         print_table(["group", "fingerprint", "error", "#died"], dead)
+    if summary.changes:
+        columns = ["topic", "group", "error_type", "#died", "#died_before", "#deliveries"]
+        print_records([*columns, "#deliveries_before"], summary.changes)
     if summary.losses:
         print_records(
             ["topic", "#partition", "#after_entry", "#next_entry", "what"], summary.losses

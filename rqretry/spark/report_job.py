@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from rqretry.core.durations import epoch_ms
-from rqretry.core.errors import ConfigError, show
+from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.spark.columns import schema_of
 from rqretry.spark.error_messages import plain_on_driver
 from rqretry.spark.options import ALL_TOPICS, given_options, read_options
 from rqretry.spark.parquet_files import SUFFIX, Folder, absolute
 from rqretry.spark.queries import DELIVERIES, EVENTS, MESSAGES, TABLES
+from rqretry.spark.report_changes import compared
 from rqretry.spark.report_page import page
 
 PAGE = "report.html"
@@ -33,6 +34,8 @@ class ReportSummary:
         times: Percentiles of waiting, handling and time to success.
         dead: Dead letters by fingerprint of the last error, with examples.
         losses: Where entries of the history are missing, or were written anew over lost ones.
+        changes: Of each group and error what died, and of each group what was delivered and wasted,
+            beside the same in the time before (`_before`); what got worse first. Only with compare.
     """
 
     output: str
@@ -41,6 +44,7 @@ class ReportSummary:
     times: Rows = field(default_factory=list)
     dead: Rows = field(default_factory=list)
     losses: Rows = field(default_factory=list)
+    changes: Rows = field(default_factory=list)
 
 
 def report(
@@ -53,6 +57,7 @@ def report(
     namespace: str | None = None,
     since: datetime | float | None = None,
     until: datetime | float | None = None,
+    compare: bool = False,
 ) -> ReportSummary:
     """Report on the deliveries of an archive, or on those that Redis still has.
 
@@ -65,19 +70,23 @@ def report(
         namespace: The namespace, where no archive is given.
         since: Only events from this time on (an aware datetime, or seconds since the epoch).
         until: Only events before this time.
+        compare: Also compare with as long a time before `since`; both times must be given.
 
     Raises:
+        InvalidArgument: A time is not one, or compare has nothing to compare.
         ConfigError: There is no archive there, or the folder cannot be written.
         TopicNotFound, StoreUnavailable: There is nothing to read from.
     """
     options = given_options(url=url, namespace=namespace, topic=topics)
+    before = _before(since, until) if compare else None
     with plain_on_driver():
         if archive is None:
             history = spark.read.format("rqretry").options(**options).load()
         else:
             history = open_archive(spark, archive, topics)
-        history = within(history, since, until)
-        tables = _ask(spark, history)
+        tables = _ask(spark, within(history, since, until))
+        if before is not None:
+            tables["changes"] = compared(tables, _ask(spark, within(history, *before)))
     folder = Folder(absolute(output))
     found = {name: table.to_pylist() for name, table in tables.items()}
     _write(folder, tables, page(found, archive or "the history in Redis"))
@@ -108,6 +117,15 @@ def within(
     if until is not None:
         history = history.where(at < epoch_ms("until", until))
     return history
+
+
+def _before(since: datetime | float | None, until: datetime | float | None) -> tuple[float, float]:
+    if since is None or until is None:
+        raise InvalidArgument("compare needs a time to compare: give since and until, too")
+    begin, end = epoch_ms("since", since), epoch_ms("until", until)
+    if begin >= end:
+        refuse("until", until, f"must be after since {show(since)}")
+    return (2 * begin - end) / 1000, begin / 1000
 
 
 def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:

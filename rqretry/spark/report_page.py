@@ -109,7 +109,14 @@ def _name(row: Row) -> str:
     return f"{row['topic']} / {row['group']}"
 
 
-_PLOTS = {"groups": _slow, "attempts": _attempts, "times": _times, "dead": _dead, "losses": _losses}
+_PLOTS = {
+    "groups": _slow,
+    "attempts": _attempts,
+    "times": _times,
+    "dead": _dead,
+    "losses": _losses,
+    "changes": _losses,
+}
 """The plots of each table's rows."""
 
 

@@ -20,6 +20,7 @@ from rqretry.demo.jobs import report_summary
 from rqretry.demo.proof import Evidence, compare, prove
 from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
 from rqretry.spark import ReportSummary, archive, report
+from rqretry.spark.report_changes import compared
 from rqretry.testing import Lab
 from tests.edges.spark.pipeline import Pipeline
 
@@ -66,11 +67,11 @@ def events(*steps: Step) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
 
-def reported(pipeline: Pipeline, tmp_path: Path, table: pa.Table) -> ReportSummary:
+def reported(pipeline: Pipeline, tmp_path: Path, table: pa.Table, **more: Any) -> ReportSummary:
     folder = tmp_path / "history" / "topic=7" / "date=2026-11-21"
     folder.mkdir(parents=True)
     pq.write_table(table, folder / "some.parquet")
-    return report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"))
+    return report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), **more)
 
 
 @pytest.mark.campaign
@@ -120,6 +121,25 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
     (cluster,) = found.dead
     assert (cluster["died"], cluster["dead"], cluster["ids"]) == (1, 0, ["b"])
     assert (cluster["error_type"], cluster["example"]) == ("ValueError", EVIL)
+
+
+@pytest.mark.campaign
+def test_a_time_is_compared_with_as_long_a_time_before(pipeline: Pipeline, tmp_path: Path) -> None:
+    table = events(
+        (1, "a", "lease", "g", 1, "inflight"),
+        (2, "a", "fail", "g", 1, "dead"),
+        (11, "b", "lease", "g", 1, "inflight"),
+        (12, "b", "succeed", "g", 1, "committed"),
+        (21, "c", "lease", "g", 1, "inflight"),
+        (22, "c", "fail", "g", 1, "dead"),
+    )
+    times = {name: START + timedelta(seconds=at) for name, at in (("since", 10), ("until", 20))}
+    found = reported(pipeline, tmp_path, table, **times, compare=True)
+    assert [(row["error_type"], row["died"], row["died_before"]) for row in found.changes] == [
+        ("ValueError", 0, 1),
+        (None, 0, 1),  # less was wasted, too
+    ]
+    assert "What got worse" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.campaign
@@ -223,3 +243,28 @@ def test_the_command_prints_the_tables_as_json(
     assert answer.exit_code == 0, answer.output
     (row,) = json.loads(answer.stdout)["groups"]
     assert (row["group"], row["deliveries"], row["committed"]) == ("g", 1, 1)
+
+
+def test_what_got_worse_comes_first_and_what_is_new_was_nothing_before() -> None:
+    def tables(**died: int) -> dict[str, pa.Table]:
+        group = {"topic": "t", "group": "g", "died": sum(died.values()), "wasted_seconds": None}
+        dead = [
+            {"topic": "t", "group": "g", "error_type": name, "fingerprint": name, "died": count}
+            for name, count in died.items()
+        ]
+        groups = [group | {"deliveries": 100, "messages": 90}]
+        return {"groups": pa.Table.from_pylist(groups), "dead": pa.Table.from_pylist(dead)}
+
+    rows = compared(tables(new=5, less=1), tables(less=4)).to_pylist()
+    names = ("error_type", "died", "died_before", "deliveries", "deliveries_before")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("new", 5, 0, None, None),
+        (None, 6, 4, 100, 100),
+        ("less", 1, 4, None, None),
+    ]
+
+
+def test_a_comparison_needs_a_time() -> None:
+    arguments = ["report", "--out", "x", "--from", "x", "--compare", "--until", "2026-11-21T00:00Z"]
+    answer = CliRunner().invoke(command, arguments)
+    assert "--compare needs a time to compare: give --since and --until" in answer.output
