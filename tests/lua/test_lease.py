@@ -333,7 +333,7 @@ def test_lease_reports_the_newest_failure_of_each_message_that_failed_before(wor
     world.advance(1)
     world.promote()
     leased = world.lease()
-    assert (leased.ids, leased.errors) == (["b", "a"], ["", f'2 {START_MS + 1} {{"m":"two"}}'])
+    assert (leased.ids, leased.errors) == (["b", "a"], ["-", f'2 {START_MS + 1} {{"m":"two"}}'])
 
 
 def test_lease_reports_a_redrive_and_of_no_failure_before_it(world: World) -> None:
@@ -343,7 +343,7 @@ def test_lease_reports_a_redrive_and_of_no_failure_before_it(world: World) -> No
     world.redrive("a")
     leased = world.lease()
     lines = dict(zip(leased.ids, leased.last_errors, strict=True))
-    assert lines == {"a": '0 1000000 {"c":"redriven"}', "b": ""}
+    assert lines == {"a": '0 1000000 {"c":"redriven"}', "b": "-"}
 
 
 def test_lease_reports_an_expiry_as_the_newest_failure(world: World) -> None:
