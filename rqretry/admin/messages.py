@@ -70,6 +70,7 @@ class _Cursor(NamedTuple):
         try:
             cursor = cls(*json.loads(base64.urlsafe_b64decode(text)))
             float(cursor.position or 0)
+            cursor.after.encode()
             if tuple(map(type, cursor)) == _CURSOR:
                 return cursor
         except (ValueError, TypeError, AttributeError):

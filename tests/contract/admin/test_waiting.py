@@ -187,6 +187,7 @@ def test_what_a_caller_got_wrong(bench: Bench) -> None:
         ({"state": "dead"}, "state 'dead' is not one of inflight, waiting_retry, ready"),
         ({"after": "bad"}, "after 'bad' is not what a page named as its next one"),
         ({"after": "WzFd"}, "after 'WzFd' is not what a page named as its next one"),
+        ({"after": "WyJyZWFkeSIsInQiLDAsMCwiIiwiMCIsIlx1ZDgwMCJd"}, "after 'WyJyZWFkeSIs"),
         ({"count": 501}, "count 501"),
         ({"older_than": "soon"}, "older_than 'soon'"),
         ({"color": 1}, "messages 'color' is not one of"),
