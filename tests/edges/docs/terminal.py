@@ -35,6 +35,7 @@ DIFFER = (
     (r"\b[0-9A-Za-z_-]{16}\b(?=[ .,]|$)", "<id>"),
     (r"\S+:\d+:\d+(?=\s|$)", "<worker>"),
     (r"\bin \d+\.\d\ds\b", "in <seconds>"),
+    (r"\b\d+ bytes", "<size>"),
     (r"[\d.]+ m?s in the (queue|buffer|handler)", r"<time> in the \1"),
     (r"(?<=failure) +\d\.\d+", " <seconds>"),
     (r" [2-4]  <time>(?=  waits)", " <next>  <time>"),
