@@ -77,11 +77,9 @@ class Pipeline:
             found += [message.body for message in messages]
 
     def stored(self, topic: str) -> int:
-        """How many messages a topic has accepted."""
-        total = 0
-        for key in self.redis.scan_iter(f"rqretry:{self.namespace}:{{{topic}:*}}:counters"):
-            total += int(self.redis.hget(key, "publish") or 0)
-        return total
+        """How many messages a topic holds."""
+        keys = self.redis.scan_iter(f"rqretry:{self.namespace}:{{{topic}:*}}:bodies")
+        return sum(int(self.redis.hlen(key)) for key in keys)
 
     def events(self, topic: str, number: int = 0) -> str:
         """The key of a partition's history."""
