@@ -376,11 +376,11 @@ def _same(repeated: Prepared, first: Prepared) -> bool:
 def _content_digest(data: bytes) -> str:
     """The digest of an encoded message that was given no id, as if it had been."""
     try:
-        body, tag, keys, headers, group, *_ = decode(data)
+        body, tag, keys, headers, group, _, due_ms = decode(data)
     except CodecError:  # then it is what it is
         return digest(data)
     untraced = without_trace(headers)
-    if untraced == (headers or None):
+    if untraced == (headers or None) and due_ms is None:
         return digest(data)
     return digest(encode(body, tag=tag, keys=keys, headers=untraced, message_group=group))
 
