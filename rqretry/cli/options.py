@@ -216,25 +216,35 @@ def _read_master(name: str, master: str) -> str:
     return master
 
 
-master_option = click.option(
-    "--master",
-    metavar="URL",
-    callback=_read_master,
-    help='Where Spark runs, such as spark://host:7077; default "local[*]".',
-)
-"""--master: where Spark runs."""
-
-
-def read_headers(
+def read_pairs(
     _context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, str]:
     """NAME=VALUE pairs as a dict."""
-    headers: dict[str, str] = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise click.UsageError(f"{parameter.opts[0]} {show(pair)} must be NAME=VALUE")
-        if name in headers:
+        if name in found:
             raise click.UsageError(f"{parameter.opts[0]} gives {show(name)} twice: keep one")
-        headers[name] = value
-    return headers
+        found[name] = value
+    return found
+
+
+spark_options = grouped(
+    click.option(
+        "--master",
+        metavar="URL",
+        callback=_read_master,
+        help='Where Spark runs, such as spark://host:7077; default "local[*]".',
+    ),
+    click.option(
+        "--conf",
+        "config",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=read_pairs,
+        help="A setting of Spark; can be repeated.",
+    ),
+)
+"""--master and --conf: where Spark runs, and its settings."""

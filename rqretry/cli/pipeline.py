@@ -7,7 +7,7 @@ import click
 from rqretry.cli.errors import LazyGroup
 from rqretry.cli.options import server_options
 
-_NAMES = ("ingest", "archive", "report", "redrive", "simulate")
+_NAMES = ("ingest", "archive", "report", "redrive", "simulate", "package")
 _JOBS = {name: f"rqretry.cli.pipeline_{name}:{name}" for name in _NAMES}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_command, master_option, read_headers, reader, target_of
+from rqretry.cli.options import json_command, read_pairs, reader, spark_options, target_of
 from rqretry.cli.output import note, print_fields, print_summary
 from rqretry.cli.progress import tasks_done
 from rqretry.cli.session import connected
@@ -49,7 +49,7 @@ def _read_most(name: str, text: str) -> str:
     "options",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=read_headers,
+    callback=read_pairs,
     help="How to read the files, as Spark names it: sep, quote, escape, encoding; can be repeated.",
 )
 @click.option("--rejected", metavar="FOLDER", help="For rejected rows; default PATH-rejected.")
@@ -63,7 +63,7 @@ def _read_most(name: str, text: str) -> str:
 )
 @click.option("--job", metavar="NAME", help="Running the same job again adds only what is missing.")
 @tasks_otlp_option
-@master_option
+@spark_options
 @json_command
 def ingest(context: click.Context, /, as_json: bool, max_rejects: str, **given: Any) -> int:  # noqa: FBT001 - click
     """Publish each row of Parquet, CSV or JSON Lines files.
@@ -72,10 +72,11 @@ def ingest(context: click.Context, /, as_json: bool, max_rejects: str, **given: 
     nothing twice. Rows that cannot be messages are put aside in a folder of Parquet files, with the
     reason; the others are published, and the exit status is 1 if there are more than --max-rejects.
     """
-    traced, master = tracing_of_tasks(given.pop("otlp")), given.pop("master")
+    master = given.pop("master")
+    config = tracing_of_tasks(given.pop("otlp")) | given.pop("config")
     with connected(context):
         server = asdict(target_of(context))
-    with session_for("rqretry ingest", master, traced) as spark, tasks_done() as progress:
+    with session_for("rqretry ingest", master, config) as spark, tasks_done() as progress:
         summary = run(spark, **server, **given, progress=progress)
     print_summary(summary, _print, as_json=as_json)
     share = max_rejects.endswith("%")

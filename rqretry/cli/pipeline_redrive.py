@@ -10,7 +10,7 @@ import click
 from rqretry.cli.confirmation import ask, confirmation_options, counted, print_count
 from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import Whole, json_command, master_option, target_of
+from rqretry.cli.options import Whole, json_command, spark_options, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_records
 from rqretry.cli.progress import performing, tasks_done
 from rqretry.cli.session import connected
@@ -45,7 +45,7 @@ _CUT = 60
 @click.option("--fresh", is_flag=True, help="Discard the selection of an earlier, unfinished run.")
 @confirmation_options
 @otlp_option
-@master_option
+@spark_options
 @json_command
 def redrive(context: click.Context, /, **given: Any) -> int:
     """Redrive dead letters that match a Spark SQL condition.
@@ -85,7 +85,10 @@ def _chosen(
         note(f"resuming the run recorded in {record.path}; --fresh discards it")
         return choice
     space, url = parts_of(client).settings.namespace, target_of(context).url
-    with session_for("rqretry redrive", given["master"]) as spark, tasks_done() as progress:
+    with (
+        session_for("rqretry redrive", given["master"], given["config"]) as spark,
+        tasks_done() as progress,
+    ):
         return choose(
             spark, given["group"], given["where"], namespace=space, url=url,
             chosen_path=chosen_path, limit=given["limit"], progress=progress,

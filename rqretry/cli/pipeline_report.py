@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import json_command, master_option, read_date, target_of
+from rqretry.cli.options import json_command, read_date, spark_options, target_of
 from rqretry.cli.output import print_fields, print_records, print_summary, print_table
 from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
@@ -23,7 +23,7 @@ from rqretry.spark.sessions import session_for
 @click.option("--since", metavar="DATE", callback=read_date, help="Only events from a date on.")
 @click.option("--until", metavar="DATE", callback=read_date, help="Only events before a date.")
 @click.option("--compare", is_flag=True, help="Also compare with as long a time before --since.")
-@master_option
+@spark_options
 @json_command
 def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
     """Report on deliveries, retries, times and dead letters.
@@ -36,11 +36,11 @@ def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -
         raise click.UsageError("give either --from FOLDER or --live")
     if given["compare"] and None in (given["since"], given["until"]):
         raise click.UsageError("--compare needs a time to compare: give --since and --until")
-    master = given.pop("master")
+    master, config = given.pop("master"), given.pop("config")
     if live:
         with connected(context):
             given |= asdict(target_of(context))
-    with session_for("rqretry report", master) as spark:
+    with session_for("rqretry report", master, config) as spark:
         summary = run(spark, **given)
     print_summary(summary, _print, as_json=as_json)
 

@@ -10,9 +10,9 @@ from rqretry.cli.options import (
     Whole,
     duration,
     json_option,
-    master_option,
     read_date,
     server_options,
+    spark_options,
     whole_or,
 )
 from rqretry.cli.output import clean, note, print_json, print_table
@@ -64,7 +64,7 @@ _TIMES = ("to_success_p50", "to_success_p95")
     help="How many times each message is played.",
 )
 @click.option("--back-test", is_flag=True, help="Also show how often intervals hold.")
-@master_option
+@spark_options
 @json_option
 @server_options
 def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> None:
@@ -76,7 +76,7 @@ def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> Non
     """
     for policy in given["policies"]:
         RetryPolicy.parse(policy)
-    with session_for("rqretry simulate", given.pop("master")) as spark:
+    with session_for("rqretry simulate", given.pop("master"), given.pop("config")) as spark:
         summary = run(spark, archive, window=window, **given)
     if as_json:
         print_json({"archive": archive, "window_seconds": window} | asdict(summary))

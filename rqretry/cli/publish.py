@@ -12,7 +12,7 @@ from rqretry.cli.options import (
     duration,
     json_option,
     read_date,
-    read_headers,
+    read_pairs,
     server_command,
     target_of,
 )
@@ -75,7 +75,7 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=read_headers,
+    callback=read_pairs,
     help="A header; can be repeated.",
 )
 @click.option(

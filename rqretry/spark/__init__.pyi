@@ -1,10 +1,13 @@
 from rqretry.spark.archive_job import ArchiveSummary as ArchiveSummary
 from rqretry.spark.archive_job import archive as archive
+from rqretry.spark.archive_job import run_query as run_query
 from rqretry.spark.error_messages import DataLoss as DataLoss
 from rqretry.spark.ingest_job import IngestSummary as IngestSummary
 from rqretry.spark.ingest_job import ingest as ingest
 from rqretry.spark.lag import Lag as Lag
 from rqretry.spark.lag import behind_latest as behind_latest
+from rqretry.spark.python_package import PackageSummary as PackageSummary
+from rqretry.spark.python_package import package as package
 from rqretry.spark.redrive_job import RedriveSummary as RedriveSummary
 from rqretry.spark.redrive_job import redrive as redrive
 from rqretry.spark.report_job import ReportSummary as ReportSummary

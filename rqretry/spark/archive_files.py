@@ -1,30 +1,36 @@
-"""The archive's files: which events are in which file, as its name says.
+"""The archive as Parquet files: which events are in which file, as its name says.
 
-A file holds consecutive events of one partition on one day, and is named after the first and the
-last of them: `topic=flights/date=2026-11-21/0000-<first>-<last>.parquet`. So writing the same
-events again writes the same file, and the names alone show how far the archive reaches.
+A file holds events of one partition on one day, and is named after the first and the last of them:
+`topic=flights/date=2026-11-21/0000-<first>-<last>.parquet`. So writing the same events again makes
+the same name, and the names alone show how far the archive reaches. Spark writes the files of a
+batch in a hidden folder first; each then gets its name, whole and at once, and is never changed,
+merged or deleted (docs/decisions/0122): no reader sees an event twice, or misses one.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import itemgetter
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
-from rqretry.spark.offsets import TopicPartition
-from rqretry.spark.parquet_files import SUFFIX, Folder
+from rqretry.spark.columns import schema_of
+from rqretry.spark.hadoop_folder import HadoopFolder
+from rqretry.spark.offsets import Positions, TopicPartition
+from rqretry.spark.options import ALL_TOPICS, read_options
 from rqretry.spark.position import Position
 
+SUFFIX = ".parquet"
+POSITION = """struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
+       CAST(split(offset, '[-:]')[1] AS BIGINT) AS number,
+       CAST(split(offset, '[-:]')[2] AS BIGINT) AS item)"""
+"""The position of an event, in Spark SQL."""
+_DAY = "date_from_unix_date(CAST(unix_seconds(event_time) DIV 86400 AS INT))"
 _NAME = re.compile(
     r"topic=([^/]+)/date=([0-9-]{10})/([0-9]{4,})-([0-9]+\.[0-9]+\.[0-9]+)-([0-9]+\.[0-9]+\.[0-9]+)"
     + re.escape(SUFFIX)
 )
-_INSIDE = ("topic",)
-"""Columns of the path; readers of partitioned folders add them."""
 
 
 class Shelf(NamedTuple):
@@ -48,18 +54,118 @@ class Book(NamedTuple):
     last: Position
 
     @property
-    def file_name(self) -> str:
-        """Its name in its folder; names sort as their events do."""
-        return f"{self.shelf.partition:04d}-{_spell(self.first)}-{_spell(self.last)}{SUFFIX}"
-
-    @property
     def path(self) -> str:
-        """Its path in the archive."""
-        return f"{self.shelf.folder}/{self.file_name}"
+        """Its path in the archive; names sort as their events do."""
+        name = f"{self.shelf.partition:04d}-{_spell(self.first)}-{_spell(self.last)}{SUFFIX}"
+        return f"{self.shelf.folder}/{name}"
 
     def holds(self, other: "Book") -> bool:
         """Whether all events of another file are in this one."""
         return self.shelf == other.shelf and self.first <= other.first and other.last <= self.last
+
+
+class Stored(NamedTuple):
+    """What a batch added."""
+
+    events: int = 0
+    files: int = 0
+
+
+class StagedFile(NamedTuple):
+    """A file of a batch that is not in the archive yet.
+
+    Attributes:
+        book: What it holds.
+        path: Where it is among the others.
+        events, bytes: How many.
+    """
+
+    book: Book
+    path: str
+    events: int
+    bytes: int
+
+
+class ParquetFiles:
+    """An archive of files that any reader of Parquet understands.
+
+    Args:
+        spark: The session.
+        folder: Where it is, or will be.
+    """
+
+    def __init__(self, spark: SparkSession, folder: HadoopFolder) -> None:
+        self._spark, self.folder = spark, folder
+
+    def ends(self) -> Positions:
+        """Where the archive of each partition continues."""
+        return ends_of(self._books())
+
+    def store(self, batch: DataFrame, number: int, query: str) -> Stored:  # noqa: ARG002 - known by name
+        """Add a batch; what the archive has is skipped."""
+        events = files = 0
+        with staged(self.folder, batch) as (folder, found):
+            for one in sorted(found):
+                if not self.folder.has(one.book.path):
+                    self.folder.take(folder, one.path, one.book.path)
+                    events, files = events + one.events, files + 1
+        return Stored(events, files)
+
+    def rows(self) -> DataFrame | None:
+        """Each event once, though an earlier release may have left what it had merged."""
+        books, kept = self._books(), list[Book]()
+        for book in sorted(books, key=lambda one: (one.shelf, one.first, [-n for n in one.last])):
+            if not kept or not kept[-1].holds(book):
+                kept.append(book)
+        if not books:
+            return None
+        whole = len(kept) == len(books)
+        return read_files(self._spark, self.folder, [""] if whole else [book.path for book in kept])
+
+    def compact(self) -> int:
+        """Files of which nobody keeps a list are left as they are."""
+        return 0
+
+    def _books(self) -> list[Book]:
+        names = self.folder.list(f"topic=*/date=*/*{SUFFIX}")
+        return [book for book in map(read_name, names) if book is not None]
+
+
+@contextmanager
+def staged(
+    folder: HadoopFolder, batch: DataFrame
+) -> Iterator[tuple[HadoopFolder, list[StagedFile]]]:
+    """A batch as files that are not in the archive yet, with their folder."""
+    place, spark = folder.beside("staged"), batch.sparkSession
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    writer = dated(batch).write.mode("overwrite").option("compression", "zstd")
+    writer.partitionBy("topic", "date").parquet(place.uri)
+    found: list[StagedFile] = []
+    if place.list("topic=*"):
+        file = fn.col("_metadata.file_path"), fn.col("_metadata.file_size"), fn.col("partition")
+        last = fn.expr(POSITION)
+        ranges = spark.read.parquet(place.pattern).groupBy(*file)
+        sums = ranges.agg(fn.count("*"), fn.min(last), fn.max(last)).collect()
+        found = [_staged_file(*row) for row in sums]
+    try:
+        yield place, found
+    finally:
+        place.delete()
+
+
+def dated(batch: DataFrame) -> DataFrame:
+    """The rows with their day in UTC, whatever the time zone of the session."""
+    return batch.withColumn("date", fn.expr(_DAY))
+
+
+def read_files(spark: SparkSession, folder: HadoopFolder, names: Iterable[str]) -> DataFrame:
+    """The events of some files, or of all in a folder, that belong to an archive."""
+    columns = schema_of(read_options({"topic": ALL_TOPICS}))
+    paths = [f"{folder.pattern}/{name}" for name in names]
+    if not paths:
+        return spark.createDataFrame([], columns)
+    rows = spark.read.schema(columns).option("basePath", folder.uri).parquet(*paths)
+    return rows.select(columns.names)
 
 
 def read_name(path: str) -> Book | None:
@@ -71,67 +177,23 @@ def read_name(path: str) -> Book | None:
     return Book(Shelf(topic, int(partition), date), _read(first), _read(last))
 
 
-def books_in(folder: Folder, below: str = "") -> list[Book]:
-    """The files of the archive, in the order of their events."""
-    return sorted(book for book in map(read_name, folder.list(below)) if book is not None)
-
-
-def ends_of(books: Iterable[Book]) -> dict[TopicPartition, Position]:
-    """Where the archive of each partition continues."""
-    ends: dict[TopicPartition, Position] = {}
+def ends_of(books: Iterable[Book]) -> Positions:
+    """Behind the last event of each partition."""
+    ends: Positions = {}
     for book in books:
-        partition = book.shelf.topic, book.shelf.partition
+        partition: TopicPartition = book.shelf.topic, book.shelf.partition
         after = book.last._replace(item=book.last.item + 1)
         ends[partition] = max(after, ends.get(partition, after))
     return ends
 
 
-@dataclass(slots=True)
-class Stored:
-    """What a task wrote."""
-
-    rows: int = 0
-    files: int = 0
-
-
-def store_rows(folder: Folder, batches: Iterable[pa.RecordBatch]) -> Stored:
-    """Write events of one partition, in their order; what the archive has is skipped."""
-    stored = Stored()
-    for shelf, runs in groupby(_runs(batches), itemgetter(0)):
-        _store_day(folder, shelf, (part for _, part in runs), stored)
-    return stored
-
-
-def _store_day(
-    folder: Folder, shelf: Shelf, parts: Iterator[pa.RecordBatch], stored: Stored
-) -> None:
-    """One file, unless its events are in a larger one: an earlier run wrote and merged them."""
-    part = next(parts)
-    first = last = part.column("offset")
-    with folder.begin(shelf.folder, part.drop_columns(list(_INSIDE)).schema) as growing:
-        for more in chain([part], parts):
-            last = more.column("offset")
-            growing.add(more.drop_columns(list(_INSIDE)))
-        book = Book(shelf, Position.parse(first[0].as_py()), Position.parse(last[-1].as_py()))
-        others = books_in(folder, shelf.folder)
-        if any(other.holds(book) for other in others if other != book):
-            return
-        growing.name(book.file_name)
-    stored.rows += growing.rows
-    stored.files += 1
-
-
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Shelf, pa.RecordBatch]]:
-    """Batches cut where the day changes; events come in the order of their time."""
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
-        times: Any = batch.column("event_time").cast(pa.timestamp("us"))
-        days, start = pc.run_end_encode(times.cast(pa.date32())), 0
-        for day, end in zip(days.values.to_pylist(), days.run_ends.to_pylist(), strict=True):
-            yield Shelf(topic, partition, day.isoformat()), batch.slice(start, end - start)
-            start = end
+def _staged_file(
+    file: str, size: int, partition: int, events: int, first: Any, last: Any
+) -> StagedFile:
+    topic, date, name = file.split("/")[-3:]
+    shelf = Shelf(topic.partition("=")[2], partition, date.partition("=")[2])
+    book = Book(shelf, Position(*first), Position(*last))
+    return StagedFile(book, f"{topic}/{date}/{name}", events, size)
 
 
 def _spell(position: Position) -> str:

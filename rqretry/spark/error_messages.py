@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +17,11 @@ _OURS = re.compile(r"rqretry\.(?:core\.errors|spark\.\w+)\.(\w+): (.+)")
 _CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
 _REASON = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] .+")
 _CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
+_STORAGE = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 _BUGS = ("ScriptError",)
+
+Hook = Callable[[type[BaseException], BaseException, Any], Any]
+"""As `sys.excepthook`."""
 
 
 class DataLoss(ConfigError):
@@ -60,11 +65,26 @@ def plain_failures() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
-        raise sentence_in(text) or ConfigError(f"Spark failed: {_cause(text)}") from None
+        raise sentence_in(text) or ConfigError(f"Spark failed: {cause_of(text)}") from None
 
 
-def _cause(text: str) -> str:
+def first_line(hook: Hook) -> Hook:
+    """Shows what a program did not catch, after one sentence of ours where it carries one."""
+
+    def show_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        found = sentence_in(str(error)) if isinstance(error, PySparkException) else None
+        if found is not None:
+            sys.stderr.write(f"Error: {found}\n")
+        hook(kind, error, trace)
+
+    return show_error
+
+
+def cause_of(text: str) -> str:
     """The reason in an error of Spark, which may be a whole stack of Java."""
+    refused = _STORAGE.search(text)
+    if refused is not None:
+        return refused[0]
     reason = _REASON.search(text)
     if reason is not None:
         return _CODES.sub("", reason[0]).strip()

@@ -115,6 +115,7 @@ def ingest(  # noqa: PLR0913 - options by name
             rows, target.target, target.settings.namespace, {**columns, **reading}
         )
         folder = rejected or f"{path.rstrip('/*')}-rejected"
+        Folder(absolute(folder)).open()  # one that tasks cannot write to is refused before any
         total = _run(spark, rows, _Work(target, mapping, name, Folder(absolute(folder))), progress)
     where = folder if total.rejected else None
     return IngestSummary(topic, total.rows, total.sent, total.known, total.rejected, where, name)

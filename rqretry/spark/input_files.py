@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyarrow import fs
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -14,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.suggestion import did_you_mean
 from rqretry.spark.error_messages import gist
+from rqretry.spark.hadoop_folder import versions_of
 
 CORRUPT = "_corrupt_record"
 """Where Spark puts a line that is not a row."""
@@ -111,10 +111,7 @@ def fingerprint_of_files(
 ) -> str:
     """A name that changes with the files, with where they go and with what is made of them."""
     parts = [topic, namespace, *(f"{part}={value}" for part, value in sorted(how.items()))]
-    for uri in sorted(rows.inputFiles()):
-        system, path = fs.FileSystem.from_uri(uri)
-        info = system.get_file_info(path)
-        parts.append(f"{uri} {info.size} {info.mtime_ns}")
+    parts += versions_of(rows.sparkSession, sorted(rows.inputFiles()))
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 

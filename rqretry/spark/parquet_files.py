@@ -1,8 +1,7 @@
 """Parquet files written whole or not at all, on any file system that Arrow knows."""
 
-import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,14 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from rqretry.core.errors import ConfigError, show
+from rqretry.spark.hadoop_folder import HIDDEN, is_uri, plain_path
 
-HIDDEN = "_"
-"""Readers of Parquet folders leave out names that begin with it."""
 SUFFIX = ".parquet"
 
 
 def absolute(location: str) -> str:
     """A path that means the same to the JVM and to tasks: their working directories differ."""
-    return location if "://" in location else str(Path(location).absolute())
+    return location if is_uri(location) else str(Path(location).absolute())
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +33,16 @@ class Folder:
 
     def open(self) -> tuple[fs.FileSystem, str]:
         """The file system and the path in it. Raises ConfigError."""
-        uri = self.location if "://" in self.location else Path(self.location).as_uri()
+        plain = plain_path(self.location)
+        uri = plain if is_uri(plain) else Path(plain).as_uri()
         try:
             system, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise ConfigError(
-                f"{show(self.location)} cannot be used: {show(str(error))}"
+                f"tasks cannot write to {show(self.location)} ({show(str(error))}): name a folder"
+                " that all machines share, or one that Arrow knows, such as s3://bucket/folder"
             ) from error
         return system, path.rstrip("/")
-
-    def list(self, below: str = "") -> list[str]:
-        """The Parquet files below it that are not hidden, by their paths in it, in order."""
-        system, root = self.open()
-        base = f"{root}/{below}".rstrip("/")
-        found = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
-        names = [one.path.removeprefix(f"{root}/") for one in found if one.type == fs.FileType.File]
-        hidden = re.compile(rf"(^|/)[{HIDDEN}.]")
-        return sorted(name for name in names if name.endswith(SUFFIX) and not hidden.search(name))
 
     @contextmanager
     def begin(self, folder: str, schema: pa.Schema) -> Iterator["Growing"]:
@@ -66,23 +57,6 @@ class Folder:
             yield growing
         finally:
             growing.drop()
-
-    def read(self, name: str) -> pa.Table:
-        """A whole file."""
-        system, root = self.open()
-        return pq.read_table(f"{root}/{name}", filesystem=system, partitioning=None)
-
-    def size(self, name: str) -> int:
-        """The bytes of a file; 0 if it is not there."""
-        system, root = self.open()
-        return int(system.get_file_info(f"{root}/{name}").size or 0)
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete files; one that is gone already is not an error."""
-        system, root = self.open()
-        for name in names:
-            if system.get_file_info(f"{root}/{name}").type == fs.FileType.File:
-                system.delete_file(f"{root}/{name}")
 
 
 @dataclass(slots=True)

@@ -94,3 +94,13 @@ def _position_text(name: str, value: object) -> str:
         return str(Position.parse(value))
     except InvalidArgument as error:
         raise InvalidArgument(f"{name} {show(value)}: {error}") from None
+
+
+def read_positions(offsets: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, int], Position]:
+    """The positions in the offsets of a checkpoint, by topic and partition."""
+    return {
+        (topic, int(number)): Position.parse(text)
+        for topic, parts in offsets.items()
+        if not topic.startswith(ABOUT)
+        for number, text in parts.items()
+    }

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from rqretry.client import Client
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.parts import parts_of
+from rqretry.spark.hadoop_folder import local_path
 
 FOLDER = "redrive-state"
 
@@ -81,7 +82,7 @@ class Record:
         settings = parts_of(client).settings
         parts = json.dumps([settings.url.safe, settings.namespace, group, where])
         name = hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
-        self.folder = Path(folder)
+        self.folder = local_path(folder, "the state of a redrive")
         self.path = self.folder / f"redrive-{name}.json"
         self.chosen_path = self.path.with_suffix(".chosen")
 

@@ -1,19 +1,22 @@
 """report: statistics of a topic's groups from its history, as Parquet tables and an HTML page."""
 
+import io
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.spark.columns import schema_of
+from rqretry.spark.archive_delta import LOG, DeltaArchive
+from rqretry.spark.archive_files import SUFFIX, ParquetFiles
 from rqretry.spark.error_messages import plain_on_driver
-from rqretry.spark.options import ALL_TOPICS, given_options, read_options
-from rqretry.spark.parquet_files import SUFFIX, Folder, absolute
+from rqretry.spark.hadoop_folder import HadoopFolder
+from rqretry.spark.options import ALL_TOPICS, given_options
 from rqretry.spark.queries import DELIVERIES, EVENTS, MESSAGES, TABLES
 from rqretry.spark.report_changes import compared
 from rqretry.spark.report_page import page
@@ -87,21 +90,21 @@ def report(
         tables = _ask(spark, within(history, since, until))
         if before is not None:
             tables["changes"] = compared(tables, _ask(spark, within(history, *before)))
-    folder = Folder(absolute(output))
-    found = {name: table.to_pylist() for name, table in tables.items()}
-    _write(folder, tables, page(found, archive or "the history in Redis"))
+        folder = HadoopFolder(spark, output)
+        found = {name: table.to_pylist() for name, table in tables.items()}
+        _write(folder, tables, page(found, archive or "the history in Redis"))
     return ReportSummary(output, **found)
 
 
 def open_archive(spark: SparkSession, archive: str, topics: str = ALL_TOPICS) -> DataFrame:
     """The history that an archive holds. Raises ConfigError."""
-    folder = Folder(absolute(archive))
-    if not folder.list():
+    folder = HadoopFolder(spark, archive)
+    kept = (DeltaArchive if folder.has(LOG) else ParquetFiles)(spark, folder)
+    rows = kept.rows()
+    if rows is None:
         raise ConfigError(
             f"there is no archive in {show(archive)}: write one with rqretry pipeline archive"
         )
-    columns = schema_of(read_options({"topic": ALL_TOPICS}))
-    rows = spark.read.schema(columns).parquet(folder.location)
     if topics == ALL_TOPICS:
         return rows
     return rows.where(rows.topic.isin([name.strip() for name in topics.split(",")]))
@@ -141,16 +144,9 @@ def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:
             frame.unpersist()
 
 
-def _write(folder: Folder, tables: dict[str, pa.Table], text: str) -> None:
-    try:
-        for name, table in tables.items():
-            with folder.begin("", table.schema) as growing:
-                growing.add(table)
-                growing.name(name + SUFFIX)
-        system, root = folder.open()
-        with system.open_output_stream(f"{root}/{PAGE}") as stream:
-            stream.write(text.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"the report cannot be written to {show(folder.location)}: {show(str(error))}"
-        ) from error
+def _write(folder: HadoopFolder, tables: dict[str, pa.Table], text: str) -> None:
+    for name, table in tables.items():
+        content = io.BytesIO()
+        pq.write_table(table, content, compression="zstd")
+        folder.write(name + SUFFIX, content.getvalue())
+    folder.write(PAGE, text.encode())

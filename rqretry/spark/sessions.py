@@ -2,6 +2,9 @@
 
 import logging
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -10,7 +13,7 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from rqretry.spark.error_messages import plain_failures, plain_on_driver
+from rqretry.spark.error_messages import first_line, plain_failures, plain_on_driver
 from rqretry.spark.java import prepare_environment
 from rqretry.spark.source import RqretryDataSource
 
@@ -30,6 +33,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
 }
+
+
+_starting = threading.Event()
 
 
 def session(
@@ -57,10 +63,27 @@ def session(
         settings |= _LOCAL
     for key, value in (settings | (config or {})).items():
         builder = builder.config(key, value)
-    with plain_on_driver():
-        spark = builder.getOrCreate()
+    _starting.set()
+    try:
+        with plain_on_driver():
+            spark = builder.getOrCreate()
+    finally:
+        _starting.clear()
     spark.dataSource.register(RqretryDataSource)
+    sys.excepthook = first_line(sys.__excepthook__)
     return spark
+
+
+def _outlive_signals() -> None:
+    """In the process that becomes Java: a signal to all processes is for the driver to handle.
+
+    Java ends when its driver does.
+    """
+    if _starting.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_outlive_signals)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from rqretry.spark.offsets import (
     histories_of,
 )
 from rqretry.spark.options import Options
-from rqretry.spark.position import ABOUT, LATEST, Offsets, Position, Wanted
+from rqretry.spark.position import ABOUT, LATEST, Offsets, Position, Wanted, read_positions
 
 _NAMESPACE = "namespace"
 _TRIGGER_DELAY_S = 900.0
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """One span for each partition that has something new."""
         with plain_in_worker(), histories_of(self.options) as histories:
-            ends = self._read(end)
+            ends = read_positions(end)
             bounds = self._bounds(histories, end)
             starts = self._starts(start, bounds) if bounds else {}
             old = self._made_anew(end, bounds)
@@ -112,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The bounds of all current partitions, and of those in the checkpoint."""
         self._check_origin(offsets)
         bounds = histories.bounds()
-        gone = [partition for partition in self._read(offsets) if partition not in bounds]
+        gone = [partition for partition in read_positions(offsets) if partition not in bounds]
         if gone and self.options.fail_on_data_loss:
             topic, number = gone[0]
             raise DataLoss(
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _starts(self, start: Offsets, bounds: dict[TopicPartition, Bounds]) -> Positions:
         """Where each partition continues; a new one, and one made anew, starts at its beginning."""
-        known, anew = self._read(start), self._made_anew(start, bounds)
+        known, anew = read_positions(start), self._made_anew(start, bounds)
         return {p: Position() if p in anew else known.get(p, Position()) for p in bounds}
 
     def _made_anew(
@@ -168,14 +168,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " or is another one; set failOnDataLoss to false to wait for newer events"
             )
         return max(end, starts[partition])
-
-    def _read(self, offsets: Offsets) -> Positions:
-        return {
-            (topic, int(number)): Position.parse(text)
-            for topic, parts in offsets.items()
-            if not topic.startswith(ABOUT)
-            for number, text in parts.items()
-        }
 
     def _spelled(self, positions: Positions, bounds: dict[TopicPartition, Bounds]) -> Offsets:
         offsets: Offsets = {ABOUT: {_NAMESPACE: self.options.settings.namespace}}

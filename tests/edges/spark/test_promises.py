@@ -5,7 +5,10 @@ The rest of this folder that needs Spark is run by `make campaign`.
 
 import csv
 import json
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +17,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from rqretry import ConfigError, InvalidArgument, OutgoingMessage
 from rqretry.cli.pipeline import pipeline as command
-from rqretry.spark import archive, ingest
+from rqretry.spark import archive, ingest, run_query
+from rqretry.spark.archive_job import DELTA, FORMATS, PARQUET
+from rqretry.spark.error_messages import first_line
+from rqretry.spark.report_job import open_archive
+from tests.edges.spark.archives import (
+    READERS,
+    archived,
+    following,
+    forget_last_commit,
+    history,
+    in_table,
+    kill_archives,
+    loaded,
+    run,
+    wait_until,
+    watched,
+    where,
+)
 from tests.edges.spark.pipeline import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -101,25 +122,75 @@ def test_an_id_is_published_once_and_refused_with_another_body(pipeline: Pipelin
     assert pipeline.stored("t") == 100
 
 
-def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_every_event_is_archived_once_wherever_hadoop_puts_it(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    hadoop: Any = pipeline.spark._jsc.hadoopConfiguration()
+    hadoop.set("fs.viewfs.mounttable.shared.link./data", tmp_path.as_uri())
+    location, output = "viewfs://shared/data/out", tmp_path / "out"
     pipeline.client.admin.create_topic("a", 2)
-    output, done = tmp_path / "out", []
-    where: dict[str, Any] = {"url": pipeline.url, "namespace": pipeline.namespace}
-    for topic in ("a", "b.created"):
-        pipeline.client.publish_many(topic, list(range(30)))
-        run = archive(pipeline.spark, str(output), **where, max_events=25, compact=False)
-        done.append(run)
-    assert [run.events for run in done] == [30, 30]
-    assert [(lag.topic, lag.partition, lag.events) for lag in done[-1].lags] == [
+    pipeline.client.publish_many("a", list(range(30)))
+    assert run(pipeline, location, max_events=25).events == 30
+    forget_last_commit(output)  # as after a kill: the batch is run again
+    pipeline.client.publish_many("b.created", list(range(30)))
+    done = run(pipeline, location, max_events=25)
+    assert done.events == 30
+    assert [(lag.topic, lag.partition, lag.events) for lag in done.lags] == [
         ("a", 0, 0), ("a", 1, 0), ("b.created", 0, 0),
     ]  # fmt: skip
-    table = pq.read_table(output)
-    kept = [(str(row["topic"]), row["partition"], row["offset"]) for row in table.to_pylist()]
-    rows = pipeline.read("*").select("topic", "partition", "offset").collect()
-    assert sorted(kept) == sorted(tuple(row) for row in rows)
-    folders = {path.relative_to(output).parts[0] for path in output.rglob("*.parquet")}
-    assert folders == {"topic=a", "topic=b.created"}
-    assert {"event", "message_id", "topic", "date"} <= set(table.schema.names)
+    assert archived(output) == history(pipeline)
+    assert {path.name for path in output.glob("topic=*")} == {"topic=a", "topic=b.created"}
+    rows = open_archive(pipeline.spark, location, "a").drop("keys")
+    assert rows.exceptAll(pipeline.read("a").drop("keys")).count() == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_delta_table_has_every_event_once_is_compacted_and_keeps_its_versions(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    for n in range(3):
+        pipeline.client.publish("t", n)
+    before = history(pipeline)
+    with watched(in_table, tmp_path):
+        done = run(pipeline, tmp_path, format=DELTA, max_events=1)
+    assert (done.events, done.files, done.merged) == (3, 3, 2)
+    table = DeltaTable(tmp_path)
+    (file,) = table.file_uris()
+    assert in_table(tmp_path) == in_table(tmp_path, table.version() - 1) == before
+    assert len(in_table(tmp_path, 2)) == 2
+    assert pq.ParquetFile(file).num_row_groups == 1
+
+    forget_last_commit(tmp_path)
+    pipeline.client.publish("t", 3)
+    done = run(pipeline, tmp_path, format=DELTA)
+    assert (done.events, [lag.events for lag in done.lags]) == (1, [0])
+    assert in_table(tmp_path) == history(pipeline)
+    assert open_archive(pipeline.spark, str(tmp_path)).count() == 4
+    with pytest.raises(ConfigError, match="is a Delta table: give --format delta"):
+        run(pipeline, tmp_path)
+
+
+def test_archives_that_are_killed_have_every_event_once_and_a_signal_ends_them(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """Two kills in both formats, and SIGTERM to all processes; ten kills are in test_archive.py."""
+    pipeline.client.admin.create_topic("t", 2)
+    with ExitStack() as stack:
+        stack.enter_context(loaded(pipeline))
+        for format_ in FORMATS:
+            stack.enter_context(watched(READERS[format_], tmp_path / format_))
+        kill_archives(pipeline, tmp_path, kills=2, waiting=2)
+    everything = history(pipeline)
+    with following(pipeline, tmp_path / PARQUET) as process:
+        wait_until(lambda: archived(tmp_path / PARQUET) == everything, process)
+        os.killpg(process.pid, signal.SIGTERM)
+        shown, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert json.loads(shown)["lags"][0]["events"] == 0
+    assert "Traceback" not in errors
+    run(pipeline, tmp_path / DELTA, format=DELTA)
+    for format_ in FORMATS:
+        assert READERS[format_](tmp_path / format_) == everything
 
 
 def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twice(
@@ -203,3 +274,45 @@ def test_what_cannot_be_read_or_written_is_one_sentence_without_the_password(
         assert "Traceback" not in text
         assert "s3cret" not in text
     assert pipeline.stored("t") == 0
+
+
+def test_the_first_line_of_a_program_is_one_sentence_of_ours(
+    pipeline: Pipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.client.publish("t", 1)
+    stream = pipeline.stream("t", kind="dead_letters").writeStream.format("noop")
+    stream = stream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    rows = pipeline.spark.sql("select 1 as body").write.format("rqretry").mode("overwrite")
+    begun: list[tuple[Callable[[], None], str]] = [
+        (lambda: run_query(stream.start), "kind 'dead_letters' cannot be read as a stream"),
+        (rows.options(**pipeline.options("t")).save, "a topic cannot be overwritten"),
+    ]
+    for run_, said in begun:
+        with pytest.raises(PySparkException) as caught:
+            run_()
+        first_line(lambda *_: None)(caught.type, caught.value, None)
+        assert capsys.readouterr().err.startswith(f"Error: {said}")
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("dbfs:/a", 'No FileSystem for scheme "dbfs"'),
+        ("hdfs:/", "Incomplete HDFS URI"),
+        ("s3a://bucket/a", "S3AFileSystem not found"),
+        ("{here}/file", "is a file: name a folder"),
+    ],
+)
+def test_a_location_that_spark_does_not_know_is_refused_by_name(
+    pipeline: Pipeline, tmp_path: Path, location: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    place = location.format(here=tmp_path)
+    pipeline.client.publish("t", 1)
+    for format_ in FORMATS:
+        with pytest.raises(ConfigError, match=reason) as caught:
+            archive(pipeline.spark, place, **where(pipeline), format=format_)
+        assert place in str(caught.value)
+    with pytest.raises(ConfigError, match=reason):
+        open_archive(pipeline.spark, place)
+    assert not Path(place.split("/")[0] or "none").exists()

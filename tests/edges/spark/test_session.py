@@ -2,16 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 import redis
 
@@ -19,47 +15,12 @@ from rqretry import App, Client
 from rqretry.spark import java
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.support.servers import free_port
+from tests.edges.spark.cluster import standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 SECRET = "s3cret-canary"
 PROGRAM = Path(__file__).with_name("every_verb.py")
-
-
-@contextmanager
-def daemon(*request_parts: str) -> Iterator[None]:
-    """A daemon of the pip-installed Spark, on loopback."""
-    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    process = subprocess.Popen(
-        [str(program), *request_parts],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 90
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert time.monotonic() < deadline, "the daemon did not come up"
-            time.sleep(0.1)
-        else:
-            return
 
 
 @pytest.fixture
@@ -141,19 +102,6 @@ def check_secrecy(folder: Path, shown: str) -> None:
         texts = b"".join(read[path] for path in files if place in path.parts)
         assert b"rqretry" in texts
         assert b"dead_letters" in texts
-
-
-@contextmanager
-def standalone(work: Path) -> Iterator[str]:
-    """A master and a worker of the pip-installed Spark, on loopback; the master's URL."""
-    port, web = free_port(), free_port()
-    package, where = "org.apache.spark.deploy", ("--host", "127.0.0.1", "--webui-port")
-    master = f"spark://127.0.0.1:{port}"
-    size = ("--cores", "2", "--memory", "1g", "--work-dir", str(work))
-    with daemon(f"{package}.master.Master", *where, str(web), "--port", str(port)):
-        wait_for(port)
-        with daemon(f"{package}.worker.Worker", *where, str(free_port()), *size, master):
-            yield master
 
 
 @pytest.mark.campaign

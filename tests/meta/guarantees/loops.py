@@ -111,6 +111,7 @@ LOOPS: dict[str, str] = {
     "spark/history_ranges.py::read_span": PAGES,
     "spark/offsets.py::Histories.walk": PAGES,
     "spark/progress.py::watched.look": WAITS,
+    "spark/python_package.py::_needed": WALKS,
     "spark/stream_reader.py::_admitted": SHRINKS,
     "supervision/health_port.py::ServerCheck._ask": WAITS,
     "supervision/stack_dump.py::StackDump.ask": "a second",

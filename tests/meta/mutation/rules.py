@@ -1,6 +1,7 @@
 """All cases, by the rules of docs/conformance.md and docs/guarantees.md."""
 
 from tests.meta.mutation.cases import (
+    archives,
     batches,
     bounds,
     clock,
@@ -52,6 +53,7 @@ CASES = (
     *night.CASES,
     *lateness.CASES,
     *history.CASES,
+    *archives.CASES,
     *surface.CASES,
     *single_messages.CASES,
 )
