@@ -1,5 +1,6 @@
 """What an editor offers behind a dot is what users need, and nothing else."""
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -61,8 +62,8 @@ def test_completion_offers_what_users_need_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("publish", [App.publish, Client.publish])
 def test_publish_explains_each_of_its_options_with_its_type(publish: Callable[..., Any]) -> None:
-    text = publish.__doc__ or ""
-    explained = re.findall(r"^ {16}(\w+) \([^)]+\): \w", text, re.MULTILINE)
+    text = inspect.getdoc(publish) or ""
+    explained = re.findall(r"^ {8}(\w+) \([^)]+\): \w", text, re.MULTILINE)
     assert sorted(explained) == sorted(PublishOptions.__annotations__)
     for error in ("InvalidArgument", "AmbiguousResult", "StoreUnavailable", "NotConfirmed"):
         assert error in text

@@ -32,6 +32,7 @@ def url() -> Iterator[str]:
         yield server.url
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database")  # of a program that runs until it is ended
 @pytest.mark.parametrize(("page", "text"), list(blocks()))
 async def test_a_block_runs_and_its_worker_starts_and_stops(
     page: Path, text: str, url: str, request: pytest.FixtureRequest
