@@ -364,8 +364,8 @@ class LeasedPlace:
         self.rated = bool(answer.rate)
         if answer.status != "OK" or self._refused:
             self.refused(_REFUSED.get(answer.status), sent_at)
-        if self.schedule.seen is None:
-            self.schedule.seen = answer.now_ms, sent_at
+        if self.schedule.seen is None:  # not `sent_at`: it may have waited for a message to come
+            self.schedule.seen = answer.now_ms, time.monotonic()
         if not answer.ids:
             return []
         rows = zip(answer.ids, answer.data, answer.numbers, answer.last_errors, strict=True)
