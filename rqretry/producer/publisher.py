@@ -99,6 +99,7 @@ class LaneQueue:
         """In another asyncio.run() nothing is under way: that ended with the other loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            self._store.check_owner()
             if self._busy:  # its last call was cut off
                 self._lane.start_over()
             self._loop, self._task, self._busy = loop, None, False

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rqretry.core.closing import AsyncClosing
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import InvalidArgument, RqretryError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Argument, Block, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
@@ -54,6 +54,10 @@ MAX_IDLE = 8
 """Connections to a server kept open for later; what more a burst of calls needed is closed."""
 MAX_IDLE_SPREAD = 64  # on a cluster, where each key is waited for on a connection of its own
 _PATIENCE_S = 0.2
+_TWO_LOOPS = (
+    "this App (or AsyncClient) is in use in another event loop, which still runs: make one for "
+    "each loop, or use app.client in other threads"
+)
 """On a cluster: what one server has not answered by then is put off, and the others go on."""
 
 
@@ -336,7 +340,7 @@ class Store(AsyncClosing):
         return replies
 
     async def _locate(self) -> None:
-        self._check_owner()
+        self.check_owner()
         async with self._locating:
             if self.topology.stale:
                 await self.drive(self.session.inquire())
@@ -357,7 +361,7 @@ class Store(AsyncClosing):
             connection.close()
 
     def _idle(self, node: Node) -> Connection | None:
-        self._check_owner()
+        self.check_owner()
         while node.idle:
             connection: Connection = node.idle.pop()
             if connection.is_open:
@@ -384,16 +388,23 @@ class Store(AsyncClosing):
         for connection in idle:
             connection.close()
 
-    def _check_owner(self) -> None:
-        """After a fork, or in another asyncio.run(), the connections at hand are not ours."""
+    def check_owner(self) -> None:
+        """After a fork, or in another asyncio.run(), the connections at hand are not ours.
+
+        Raises:
+            InvalidArgument: The loop that they belong to still runs.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is loop and self._pid == os.getpid():
             return
+        before = self._loop if self._pid == os.getpid() else None
+        if before is not None and before.is_running():
+            raise InvalidArgument(_TWO_LOOPS)
         for node in self.topology.nodes.values():
             idle, node.idle = node.idle, []
-            if self._pid == os.getpid() and self._loop is not None:
+            if before is not None:
                 for connection in idle:
-                    connection.abandon(self._loop)
+                    connection.abandon(before)
         self._pid, self._loop, self._locating = os.getpid(), loop, asyncio.Lock()
 
 

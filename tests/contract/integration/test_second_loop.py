@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from rqretry import AsyncClient
+from rqretry import AsyncClient, InvalidArgument
 from rqretry.testing.embedded_redis import EmbeddedRedis
 
 
@@ -33,3 +33,24 @@ def test_a_client_in_a_second_event_loop_leaves_no_socket_open(closed: bool) -> 
         del client
         gc.collect()
         assert [str(warning.message) for warning in stated] == []
+
+
+def test_a_client_is_refused_in_a_loop_while_another_one_that_uses_it_runs() -> None:
+    async def publish(client: AsyncClient) -> None:
+        await client.publish("t", 2)
+
+    async def look(client: AsyncClient) -> None:
+        await client.admin.stats("t")
+
+    async def use(client: AsyncClient) -> int:
+        await client.publish("t", 1)
+        for act in (publish, look):
+            with pytest.raises(InvalidArgument, match="another event loop, which still runs"):
+                await asyncio.to_thread(asyncio.run, act(client))
+        await client.publish("t", 3)
+        stored = (await client.admin.stats("t")).topics[0].stored
+        await client.aclose()
+        return stored
+
+    with EmbeddedRedis() as server:
+        assert asyncio.run(use(AsyncClient(server.url))) == 2
