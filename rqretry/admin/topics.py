@@ -86,7 +86,8 @@ def set_topic(
     limits |= with_both(record, limits)
     if count is not None:
         yield from _refuse_broadcasting(context, record)
-        yield from context.catalog.growth.check(checked, count)
+        if limits:  # none is set where the growth will be refused
+            yield from context.catalog.growth.check(checked, count)
     if limits:
         record = yield from context.catalog.topics.set_limits(checked, **limits)
         yield from context.audit("set_topic", arguments | limits)

@@ -144,7 +144,7 @@ class Pages:
         async with self._one:
             found: list[Cluster] = await self._perform(clusters(context, name))
             rows = [row for row in found if fingerprint in (None, row.fingerprint)]
-            if fingerprint is not None:
+            if fingerprint:
                 wanted = DeadLetterFilter(fingerprint=fingerprint)
                 page_read = page_of_dead_letters(context, name, wanted, first, PAGE_ROWS)
                 dead_letters = await self._perform(page_read)

@@ -122,7 +122,7 @@ class Checked(RuleBasedStateMachine):
         found = [read_record(id_.decode(), text) for id_, text in stored.items()]
         model = self.transactions.records
         assert {
-            r.id: (r.state, r.checks, r.claim, {n for _, n in r.partitions}) for r in found
+            r.id: (r.state, r.checks, r.claim, [n for _, n in r.partitions]) for r in found
         } == {i: (r.state, r.checks, r.claim, r.places) for i, r in model.items()}
         finished = self.transactions.finished
         going = {i: r for i, r in model.items() if i not in finished}

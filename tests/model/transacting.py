@@ -129,7 +129,7 @@ class Transacting(Operating):
         if wanted in ("OK", "ALREADY"):
             record = self.transactions.records[tx]
             assert answer.decided_ms == record.decided
-            assert {number for _, number in answer.partitions} == record.places
+            assert [number for _, number in answer.partitions] == record.places
         return wanted
 
     def carry_out(self, tx: str, status: str, cut: int | None = None) -> None:
@@ -137,7 +137,7 @@ class Transacting(Operating):
         if status not in ("OK", "ALREADY"):
             return
         record = self.transactions.records[tx]
-        places = sorted(record.places)
+        places = list(record.places)
         for part in places[:cut]:
             self.carry_out_in(part, tx, record)
         if cut is None and places:

@@ -19,7 +19,8 @@ class Record:
     checks: int = 0
     claim: int = 0
     decided: int = 0
-    places: set[int] = field(default_factory=set)
+    places: list[int] = field(default_factory=list)
+    """In the order in which they were enlisted, which is that of the server's record."""
 
 
 @dataclass
@@ -38,7 +39,8 @@ class Transactions:
         if record is not None and record.state not in UNDECIDED:
             return record.state
         record = self.records.setdefault(id_, Record(now + AFTER_MS))
-        record.places.add(place)
+        if place not in record.places:
+            record.places.append(place)
         for old in [old for old, until in self.finished.items() if until <= now]:
             del self.finished[old], self.records[old]
         return "OK"

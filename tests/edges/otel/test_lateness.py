@@ -8,6 +8,7 @@ import pytest
 from rqretry import Message, OutgoingMessage, Postpone, RetryPolicy
 from rqretry.core.message_id import born_ms
 from rqretry.core.parts import parts_of
+from rqretry.observability import observer
 from rqretry.protocol.audit_log import exit_record
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.lease import lease
@@ -68,8 +69,9 @@ async def test_each_attempt_says_when_it_was_due_and_where_it_waited(
 
 
 async def test_a_publish_says_what_it_was_given_and_where_it_went(
-    lab: Lab, collector: Collector, traced: Traced
+    lab: Lab, collector: Collector, traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(observer, "_servers", {})  # other tests have the namespace elsewhere
     tracing = traced(collector.http)
     app = lab.app()
     await app.publish("t", 1, tag="a", keys=["k", "l"], delay="2s")

@@ -17,7 +17,7 @@ from tests.edges.spark.archives import archived
 from tests.edges.spark.cluster import SPARK, standalone
 from tests.edges.spark.pipeline import QUICK
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign, pytest.mark.spark, pytest.mark.timeout(400)]
 
 PROGRAM = """
 import json, sys

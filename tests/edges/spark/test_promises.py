@@ -173,13 +173,13 @@ def test_a_delta_table_has_every_event_once_is_compacted_and_keeps_its_versions(
 def test_archives_that_are_killed_have_every_event_once_and_a_signal_ends_them(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """Two kills in both formats, and SIGTERM to all processes; ten kills are in test_archive.py."""
+    """A kill in both formats, and SIGTERM to all processes; ten kills are in test_archive.py."""
     pipeline.client.admin.create_topic("t", 2)
     with ExitStack() as stack:
         stack.enter_context(loaded(pipeline))
         for format_ in FORMATS:
             stack.enter_context(watched(READERS[format_], tmp_path / format_))
-        kill_archives(pipeline, tmp_path, kills=2, waiting=2)
+        kill_archives(pipeline, tmp_path, kills=1, waiting=1)
     everything = history(pipeline)
     with following(pipeline, tmp_path / PARQUET) as process:
         wait_until(lambda: archived(tmp_path / PARQUET) == everything, process)
