@@ -294,10 +294,10 @@ class Settler:
             place.tracebacks.sent(tracebacks)
             self._report.learn(tracebacks)
             retried_too = self._report.wants_failures
+            self.failures += sum([result.verdict == "OK" for result in results])
+            self.done[place.topic, place.keys.group] += sum([result.dead for result in results])
             for (delivery, failure), result in zip(batch, results, strict=True):
                 place.leases.end(delivery)
-                self.failures += result.verdict == "OK"
-                self.done[place.topic, place.keys.group] += result.dead
                 if result.verdict != "OK":
                     gone = result.verdict == "GONE"
                     self._doubt(delivery, failure, sent_at, gone=gone)
