@@ -34,12 +34,7 @@ class Topics(CatalogPart):
             return self._store.known[name]
         yield from self._store.open()
         if create and self._may_create(name):
-            declared = self.declared.get(name)
-            # A partition without its route says so when it is published to: nothing is copied here.
-            there = None if declared else (yield from self._store.topics.find(name))
-            if there is not None and not there.deleting:
-                return self._store.keep(there)
-            return (yield from self.create(name, declared))
+            return (yield from self.create(name, self.declared.get(name)))
         try:
             return (yield from self._store.topic(name))
         except TopicNotFound as error:

@@ -1,4 +1,4 @@
-"""One message at a time, and planning: R130 to R133."""
+"""One message at a time, and planning: R130 to R132."""
 
 from typing import Any
 
@@ -19,18 +19,6 @@ def at_any_timer(original: Any) -> Any:
     return look
 
 
-def copied_each_time(_original: Any) -> Any:
-    """Whoever publishes first to a topic copies its route, whether or not it is there."""
-
-    def get(self: Any, name: str, *, create: bool = False) -> Any:
-        del create
-        if name in self._store.known:
-            return self._store.known[name]
-        return (yield from self.create(name, self.declared.get(name)))
-
-    return get
-
-
 CASES = (
     case("R130", "a publish asks for one thing more", LuaLine("publish", "call('EXISTS', KEYS[1])"),
          "tests/lua/test_command_budget.py::"
@@ -39,7 +27,4 @@ CASES = (
          f"{CHANNEL}test_each_wait_has_its_own_end_whatever_the_one_before_had"),
     case("R132", "nothing is planned for retries", Symbol("Load.retries", always((0.0, 0.0))),
          f"{CAPACITY}test_retries_and_deaths_follow_from_the_share_of_attempts_that_fail"),
-    case("R133", "each client copies the route of each topic", Symbol("Topics.get", copied_each_time),
-         "tests/contract/integration/test_publishing.py::"
-         "test_the_first_publish_of_a_client_calls_one_script_if_the_topic_is_there"),
 )  # fmt: skip
