@@ -247,13 +247,24 @@ class CatalogStore:
 
     def topic(self, name: str) -> Operation[TopicRecord]:
         """A topic's record as it is now. Raises TopicNotFound."""
+        record = yield from self.topic_if_there(name)
+        if record is None:
+            raise (yield from self.missing_topic(name))
+        return record
+
+    def topic_if_there(self, name: str) -> Operation[TopicRecord | None]:
+        """The same; None where it was deleted, or never was."""
         yield from self.open()
         record = yield from self.topics.find(name)
         if record is None or record.deleting:
             self.forget(name)
-            hint = yield from meant(self.keys.topics, name)
-            raise TopicNotFound(f"{self._no_topic(name)}{hint}")
+            return None
         return self.keep(record)
+
+    def missing_topic(self, name: str, remedy: str = "") -> Operation[TopicNotFound]:
+        """The error for somebody who named it; to find what was meant, all names are read."""
+        hint = yield from meant(self.keys.topics, name)
+        return TopicNotFound(f"{self._no_topic(name)}{remedy}{hint}")
 
     def topics_now(self, names: Iterable[str]) -> Operation[list[TopicRecord]]:
         """The records of many topics as they are now; those that are there."""

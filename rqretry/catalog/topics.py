@@ -35,20 +35,25 @@ class Topics(CatalogPart):
         yield from self._store.open()
         if create and self._may_create(name):
             return (yield from self.create(name, self.declared.get(name)))
-        try:
-            return (yield from self._store.topic(name))
-        except TopicNotFound as error:
-            raise self._not_created(error, name) if create else error from None
+        record = yield from self._store.topic_if_there(name)
+        if record is None:
+            raise (yield from self._missing(name, create=create))
+        return record
+
+    def get_if_there(self, name: str) -> Operation[TopicRecord | None]:
+        """The same; None where it was deleted, or never was."""
+        known = self._store.known.get(name)
+        return known or (yield from self._store.topic_if_there(name))
 
     def _may_create(self, name: str) -> bool:
         return not self.only_declared or name in self.declared
 
-    def _not_created(self, error: TopicNotFound, name: str) -> TopicNotFound:
-        missing = str(self._store.topics.missing(name))
-        return TopicNotFound(
-            f"{missing}, and create_topics=False: declare it with app.topic({show(name)}), or"
-            f" create it with: rqretry topic create {name}{str(error).removeprefix(missing)}"
+    def _missing(self, name: str, *, create: bool) -> Operation[TopicNotFound]:
+        remedy = (
+            f", and create_topics=False: declare it with app.topic({show(name)}), or"
+            f" create it with: rqretry topic create {name}"
         )
+        return (yield from self._store.missing_topic(name, remedy if create else ""))
 
     def find(self, name: str) -> Operation[TopicRecord | None]:
         """A topic's record as it is now, also of one that is being deleted."""
@@ -169,19 +174,16 @@ class Topics(CatalogPart):
             store.noted[topic, partition] = route
             return
         # It is behind: a copy is missing, the server lost its data, or the topic was deleted.
-        try:
-            record = yield from store.topic(topic)
-        except TopicNotFound as error:
-            if not create:
-                raise
-            if not self._may_create(topic):
-                raise self._not_created(error, topic) from None
+        record = yield from store.topic_if_there(topic)
+        if record is not None:
+            yield from store.install(record, partitions=[partition])
+            store.noted.pop((topic, partition), None)
+        elif create and self._may_create(topic):
             # Whoever was quicker may have made it with another number of partitions.
             record = yield from self._found_or_made(topic, known.partitions if known else 1)
             yield from store.install(store.keep(record))
         else:
-            yield from store.install(record, partitions=[partition])
-            store.noted.pop((topic, partition), None)
+            raise (yield from self._missing(topic, create=create))
 
 
 def _remedy(name: str, wanted: int, has: int) -> str:

@@ -189,14 +189,13 @@ class Maintenance:
         """The call to make; None, and why there is none."""
         members: list[str] = []
         try:
-            yield from self._topics.get(keys.topic)
+            if (yield from self._topics.get_if_there(keys.topic)) is None:
+                return None, Delivered()  # it was deleted meanwhile, and has nothing
             route = self._topics.route(keys.topic, keys.partition)
             if route.filtered:  # each message goes to the groups that take its tag
                 members, next_ms = yield due_members(keys, limit=MAX_BATCH)
                 if not members:
                     return None, Delivered(next_ms=next_ms)
-        except TopicNotFound:  # it was deleted meanwhile, and has nothing
-            return None, Delivered()
         except StoreUnavailable:
             raise
         except RqretryError as error:

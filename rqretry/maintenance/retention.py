@@ -7,11 +7,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from rqretry.catalog.topics import Topics
-from rqretry.core.errors import TopicNotFound
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.protocol.command import Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -85,8 +83,7 @@ class Sweeps:
 
     def _groups(self, keys: PartitionKeys) -> Operation[list[GroupKeys]]:
         """Those that may have dead letters of their own there."""
-        with suppress(TopicNotFound):
-            yield from self._topics.get(keys.topic)
+        yield from self._topics.get_if_there(keys.topic)
         route = self._topics.route(keys.topic, keys.partition)
         return [self._group_keys(keys.topic, keys.partition, group.name) for group in route.groups]
 
