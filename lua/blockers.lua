@@ -47,7 +47,7 @@ local failed = {}
 for i, id in ipairs(candidates) do
   local _, attempt = read_entry(entries[i], 1)
   if attempt > 1 and slots[i] then
-    failed[#failed + 1] = { id, string.sub(slots[i], DIGITS + 1), attempt }
+    failed[#failed + 1] = { id, string.match(slots[i], '^%Z*', DIGITS + 1), attempt }
   end
 end
 table.sort(failed, function(a, b)

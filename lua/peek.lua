@@ -17,8 +17,6 @@ local call = redis.call
 -- @include message_group_order
 
 -- @bind
-local LINE = 5000
-
 local clock = read_clock(meta)
 local waiting = {}
 for i = 17, #KEYS do
@@ -27,29 +25,18 @@ for i = 17, #KEYS do
     waiting[#waiting + 1] = { i - 16, due }
   end
 end
--- Where it stands in the line of its message group: under its own number, or that of a redrive.
-local function rank_in_line(name, slot)
-  local first, member = '[' .. name .. '\0', order_member(slot, id)
-  if call('ZSCORE', order, member) then
-    return call('ZLEXCOUNT', order, first, '(' .. member)
-  end
-  for at, other in ipairs(call('ZRANGEBYLEX', order, first, '(' .. name .. '\1', 'LIMIT', 0, LINE)) do
-    if id_of_member(other, name) == id then
-      return at - 1
-    end
-  end
-end
+local settings = call('HMGET', config, 'byte', 'paused', 'max_inflight', 'rate')
 
 -- Who else is out of its message group, and how many stand before it.
 local function behind()
   local slot = call('HGET', message_groups, id)
-  local name = slot and message_group_of(slot)
-  local rank = slot and rank_in_line(name, slot)
-  if not rank then
+  local member = slot and order_member(slot, id, settings[1])
+  if not (slot and call('ZSCORE', order, member)) then
     return '', ''
   end
+  local name = message_group_of(slot)
   local head = call('HGET', heads, name) or ''
-  return head == id and '' or head, rank
+  return head == id and '' or head, call('ZLEXCOUNT', order, '[' .. name .. '\0', '(' .. member)
 end
 local head, ahead = behind()
 local function index_in(list)
@@ -58,7 +45,6 @@ local function index_in(list)
   return index or ''
 end
 local in_retry, in_backlog = index_in(retry), index_in(backlog) -- the short ones first
-local settings = call('HMGET', config, 'byte', 'paused', 'max_inflight', 'rate')
 return {
   clock.now, call('HGET', bodies, id) or '', call('HGET', pending, id) or '', settings[1] or '',
   call('HGET', attempts, id) or '', call('ZSCORE', inflight, id) or '',

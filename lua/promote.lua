@@ -37,7 +37,10 @@ local hold = held_for()
 if hold then
   return { clock.now, 0, hold }
 end
-local ordered, byte = clock.order and call('HGET', KEYS[7], 'ordered'), nil
+local function read_settings()
+  return unpack(clock.order and call('HMGET', KEYS[7], 'ordered', 'byte') or {})
+end
+local ordered, byte = read_settings()
 -- @include ordering
 local ids, filled = {}, false
 upto = upto == '' and clock.now or upto

@@ -12,7 +12,7 @@ local call = redis.call
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 19 commands, 2 a level used and 1 a message, in an ordered group 4 and 4 a
+  COST   O(messages * log dead); 19 commands, 2 a level used and 1 a message, in an ordered group 6 and 4 a
          message group
 ]]
 -- @include clock

@@ -6,7 +6,8 @@ local call = redis.call
 
     go_on  (of names of message groups) the head is in a list and in the order; without a head, a message that
            is in a list becomes it, or else the first in the order goes out
-    pass   (of members of the line) who is over leaves the line; who is not is known by its message group
+    pass   (of members of the line) who is over, or has another number, leaves the line; who is not is known by
+           its message group
     turn   (of ids) who is listed out of turn waits in line instead; who is out where nobody has the turn
            is the head
 
@@ -48,7 +49,7 @@ end
 local function mend_head(name, head)
   local slot, changed = slot_of(head, name), false
   if slot and not is_in_order(keys, head, slot) then
-    call('ZADD', keys.order, 0, order_member(slot, head))
+    call('ZADD', keys.order, 0, order_member(slot, head, byte))
     changed = true
   end
   if not is_out(keys, head) then
@@ -81,7 +82,7 @@ local reorder = {}
 function reorder.go_on(name)
   local head = call('HGET', keys.heads, name)
   if head and not owns(keys.byte, nil, keys, head) then
-    leave_order(keys, { head }, { order_slot(0, name) })
+    leave_order(keys, { head }, { slot_of(head, name) or order_slot(0, name) })
     return head
   elseif head then
     return mend_head(name, head)
@@ -103,15 +104,16 @@ function reorder.pass(member)
     return false
   end
   local id = id_of_member(member, name)
-  if owns(keys.byte, nil, keys, id) then
-    if call('HEXISTS', keys.message_groups, id) == 1 then
-      return false
-    end
+  local slot, owned = call('HGET', keys.message_groups, id), owns(byte, nil, keys, id)
+  if owned and not slot then
     local number = string.sub(member, #name + 2, #name + 1 + DIGITS)
     call('HSET', keys.message_groups, id, number .. name)
     return id
-  end
-  if call('HGET', keys.heads, name) == id then
+  elseif owned and order_member(slot, id, byte) == member then
+    return false
+  elseif owned and message_group_of(slot) == name then
+    call('ZADD', keys.order, 0, order_member(slot, id, byte))
+  elseif call('HGET', keys.heads, name) == id then
     leave_order(keys, { id }, { order_slot(0, name) })
   end
   call('ZREM', keys.order, member)
@@ -129,7 +131,7 @@ function reorder.turn(id)
     return false
   end
   if not is_in_order(keys, id, slot) then
-    call('ZADD', keys.order, 0, order_member(slot, id))
+    call('ZADD', keys.order, 0, order_member(slot, id, byte))
   end
   if head then
     call('LREM', ready, 0, id)

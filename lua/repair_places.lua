@@ -76,7 +76,7 @@ function repairs.put_back(id)
     return false
   end
   if not waits then
-    call('ZADD', keys.order, 0, order_member(slot, id))
+    call('ZADD', keys.order, 0, order_member(slot, id, byte))
   end
   if not head or head == id then
     send_out(keys, id)

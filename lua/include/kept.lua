@@ -41,7 +41,7 @@ local function details_of(keys, clock, ids)
   local slots = clock.order and call('HMGET', keys.message_groups, unpack(ids)) or {}
   local named, details = call('HLEN', keys.keyed) > 0 and call('HMGET', keys.keyed, unpack(ids)) or {}, {}
   for i = 1, #ids do
-    details[i] = (slots[i] or named[i]) and (slots[i] or '') .. '\t' .. (named[i] or '')
+    details[i] = (slots[i] or named[i]) and string.match(slots[i] or '', '^%Z*') .. '\t' .. (named[i] or '')
   end
   return details
 end

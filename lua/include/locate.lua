@@ -1,6 +1,4 @@
 -- Where a group has a message, for the repair scripts (include/bounded_search.lua).
-local LINE, MEMBER = 5000, 10 -- how much of a line is read, and as how many items of lists each counts
-
 -- Of the sorted sets of this group (o.firm), those that hold the message, in their order.
 local function sorted_sets_with(o, id)
   local found = {}
@@ -21,24 +19,8 @@ local function is_out(o, id)
   return #sorted_sets_with(o, id) > 0 or copies(o.ready, id) > 0 or copies(o.retry, id) > 0
 end
 
--- Whether it stands in the line of its message group, under its own number or that of a redrive. A line that is
--- too long to be read may have it; then it is taken to be there.
 local function is_in_order(o, id, slot)
-  if not slot then
-    return false
-  end
-  local name = message_group_of(slot)
-  if spent > 2 * SEARCHED or call('ZSCORE', o.order, order_member(slot, id)) then
-    return true
-  end
-  local line = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, LINE)
-  spent = spent + MEMBER * #line
-  for _, member in ipairs(line) do
-    if id_of_member(member, name) == id then
-      return true
-    end
-  end
-  return #line == LINE
+  return slot and call('ZSCORE', o.order, order_member(slot, id, o.byte)) and true or false
 end
 
 -- Nobody has ended the lease that the message may have had, so the next lease gets the next number: a

@@ -1,8 +1,9 @@
 -- Ordered groups: of each message group at most one message is out (ready, in flight or waiting), its
 -- head. All its unfinished messages are in the group's order (the key `line`), a lex set of message
 -- group, zero byte, 16 digits and id; `heads` names the heads. `message_groups` keeps the slot of each
--- message that has a message group: digits and message group. The others are in one of their own, QUEUE,
--- as in a queue; unless the topic says that they are unordered: then they are ready at once.
+-- message that has a message group: digits and message group; behind these, of each group whose order it entered
+-- again by a redrive, a zero byte, the group's byte and the digits it has there. The others are in one of their own,
+-- QUEUE, as in a queue; unless the topic says that they are unordered: then they are ready at once.
 --
 -- Entering: order, list, head. Leaving: the list gets the next one, the order loses what left, and the
 -- head is set; the caller removes its own index (in flight, dead) last. A cut before the head is set
@@ -16,11 +17,25 @@ local function order_slot(number, message_group)
 end
 
 local function message_group_of(slot)
-  return string.sub(slot, DIGITS + 1)
+  return string.match(slot, '^%Z*', DIGITS + 1)
 end
 
-local function order_member(slot, id)
-  return message_group_of(slot) .. '\0' .. string.sub(slot, 1, DIGITS) .. id
+-- Where the slot says what number a redrive gave to the message in this group; nil where none did.
+local function redriven_at(slot, byte)
+  return (byte or '') ~= '' and string.find(slot, '\0' .. byte, DIGITS + 1, true)
+end
+
+local function order_member(slot, id, byte)
+  local at = redriven_at(slot, byte)
+  local digits = at and string.sub(slot, at + 2, at + 1 + DIGITS) or string.sub(slot, 1, DIGITS)
+  return message_group_of(slot) .. '\0' .. digits .. id
+end
+
+-- The slot with another number in this group, or with the one that it had when it was published.
+local function renumbered(slot, byte, number)
+  local at = redriven_at(slot, byte)
+  local kept = at and string.sub(slot, 1, at - 1) .. string.sub(slot, at + 2 + DIGITS) or slot
+  return number and kept .. '\0' .. byte .. order_slot(number, '') or kept
 end
 
 local function id_of_member(member, message_group)
@@ -46,7 +61,7 @@ local function enter_order(o, ids, slots, made)
   local members, asked, out, heads = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     if slots[i] then
-      members[#members + 1], members[#members + 2] = 0, order_member(slots[i], id)
+      members[#members + 1], members[#members + 2] = 0, order_member(slots[i], id, o.byte)
       asked[#asked + 1] = message_group_of(slots[i])
     end
   end
@@ -156,9 +171,9 @@ local function take_back_pushed(made)
 end
 
 -- The first of a message group that can go out, unless its head stays: others may stand in front of it,
--- which were committed with a transaction before it came and delivered after it. Whoever stands in front
--- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`. If a call
--- has met too many of these, the next one goes out unseen: whoever leases it finds out, and goes on from there.
+-- which were committed with a transaction before it came and delivered after it, or were replayed. Whoever stands
+-- in front and was over when a call was cut is noted in `gone`. If a call has met too many of these, the next one
+-- goes out unseen: whoever leases it finds out, and goes on from there.
 local passed_by = 0
 local function next_in_order(o, name, head, leaving, gone)
   if head and not leaving[head] and owns(o.byte, nil, o, head) then
@@ -183,22 +198,27 @@ local function next_in_order(o, name, head, leaving, gone)
   end
 end
 
--- Who leaves, the message groups that they leave, and their members of the order.
-local function read_leaving(ids, slots)
-  local leaving, names, seen, gone = {}, {}, {}, {}
+-- Who leaves, the message groups that they leave, their members of the order, and the slots of those of them that
+-- a redrive had given another number.
+local function read_leaving(o, ids, slots)
+  local leaving, names, seen, gone, restored = {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
     leaving[id] = true
-    local name = slots[i] and message_group_of(slots[i])
-    gone[#gone + 1] = name and order_member(slots[i], id) or nil
+    local slot = slots[i]
+    local name = slot and message_group_of(slot)
+    gone[#gone + 1] = name and order_member(slot, id, o.byte) or nil
+    if name and redriven_at(slot, o.byte) then
+      restored[#restored + 1], restored[#restored + 2] = id, renumbered(slot, o.byte)
+    end
     if name and not seen[name] then
       names[#names + 1], seen[name] = name, true
     end
   end
-  return leaving, names, gone
+  return leaving, names, gone, restored
 end
 
 local function leave_order(o, ids, slots)
-  local leaving, names, gone = read_leaving(ids, slots)
+  local leaving, names, gone, restored = read_leaving(o, ids, slots)
   if #names == 0 then
     return
   end
@@ -218,6 +238,9 @@ local function leave_order(o, ids, slots)
   end
   if #gone > 0 then
     call('ZREM', o.order, unpack(gone))
+  end
+  if #restored > 0 then
+    call('HSET', o.message_groups, unpack(restored))
   end
   set_heads(o, heads)
   if #closed > 0 then
@@ -265,6 +288,21 @@ local function finish_in_order(o, ids, last)
   end
 end
 
+-- New numbers in this group for those that have a slot. What a call that was cut has let in leaves.
+local function renumber(o, ids, slots, count)
+  local number, gone, changed = take_numbers(o.clock, o.meta, count), {}, {}
+  for i, id in ipairs(ids) do
+    if slots[i] then
+      number = number + 1
+      gone[#gone + 1] = order_member(slots[i], id, o.byte)
+      slots[i] = renumbered(slots[i], o.byte, number)
+      changed[#changed + 1], changed[#changed + 2] = id, slots[i]
+    end
+  end
+  call('ZREM', o.order, unpack(gone))
+  call('HSET', o.message_groups, unpack(changed))
+end
+
 -- Messages that come back to a list: in an ordered group to the end of their message groups. Answers
 -- whether the list was empty before.
 local function push_in_order(o, list, ids, made)
@@ -274,12 +312,8 @@ local function push_in_order(o, list, ids, made)
     for i = 1, #ids do
       named = named + (slots[i] and 1 or 0)
     end
-    local number = named > 0 and take_numbers(o.clock, o.meta, named)
-    for i = 1, #ids do
-      if slots[i] then
-        number = number + 1
-        slots[i] = order_slot(number, message_group_of(slots[i]))
-      end
+    if named > 0 then
+      renumber(o, ids, slots, named)
     end
     out, heads = enter_order(o, ids, slots, made)
   end

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rqretry.checks.auditor_ordering import misplaced
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
 from rqretry.checks.defect import ERROR, WARNING, Defect
-from rqretry.checks.snapshot import ORDER_DIGITS, GroupSnapshot, Snapshot
+from rqretry.checks.snapshot import GroupSnapshot, Snapshot
 from rqretry.protocol.command import Operation, Pause, batches
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 from rqretry.protocol.publish import id_of_member
@@ -57,8 +57,7 @@ def read(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
     seen.backlog = yield from read_list(keys.backlog)
     for group in groups:
         seen.groups.append((yield from _read_group(group)))
-    named = yield from read_hash(keys.message_groups)
-    seen.message_groups = {id_: numbered[ORDER_DIGITS:] for id_, numbered in named.items()}
+    seen.slots = yield from read_hash(keys.message_groups)
     indexed = yield from read_scores(keys.message_keys)
     seen.message_keys = {(key, id_) for key, _, id_ in (m.partition("\0") for m in indexed)}
     seen.keyed = yield from read_hash(keys.keyed)
@@ -92,7 +91,7 @@ def judge(seen: Snapshot) -> list[Defect]:
             defects += _listed_twice(seen, group)
             defects += _leftovers_of_group(group)
         defects += _due(group)
-        defects += misplaced(seen.message_groups, group) if group.ordered else ()
+        defects += misplaced(seen, group) if group.ordered else ()
     return sorted(set(defects))
 
 
@@ -183,7 +182,7 @@ def _partition(seen: Snapshot) -> Iterator[Defect]:
     text = "the size of a body is recorded that is not stored"
     yield from _leftovers(seen.big - seen.bodies, keys.big, text)
     text = "the message group of a message is kept whose body is not stored"
-    yield from _leftovers(set(seen.message_groups) - seen.bodies, keys.message_groups, text)
+    yield from _leftovers(seen.slots.keys() - seen.bodies, keys.message_groups, text)
     yield from _message_keys(seen)
     text = "an id has an expiry time but is not remembered"
     yield from _leftovers(set(seen.id_expiry) - seen.ids, keys.id_expiry, text)

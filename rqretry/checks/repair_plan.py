@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rqretry.checks.defect import Defect
-from rqretry.checks.snapshot import GroupSnapshot, Snapshot, in_order
+from rqretry.checks.snapshot import GroupSnapshot, Snapshot, in_order, message_group_of
 from rqretry.core.errors import show
 
 STEPS = {
@@ -99,7 +99,7 @@ def step_of(seen: Snapshot, defect: Defect, *, leaving: bool = False) -> str:
     if name == "line" and defect.kind == "leftover":
         return "reorder pass"
     if name == "inflight" and defect.kind == "out of turn":
-        taken = seen.message_groups.get(defect.id) in group.heads
+        taken = message_group_of(seen.slots.get(defect.id, "")) in group.heads
         return "" if taken else "reorder turn"
     return _GROUP.get(defect.kind, "")
 

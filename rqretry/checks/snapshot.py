@@ -9,7 +9,8 @@ from rqretry.protocol.keys import GroupKeys, PartitionKeys
 ORDER_DIGITS = 16
 """Digits of a message's number in its group's order.
 
-The number stands before the message group in `message_groups`, and before the id in `order`.
+The number stands before the message group in `message_groups`, and before the id in `order`. Where
+a redrive gave a message another number, a zero byte, the group's byte and that follow.
 """
 
 
@@ -73,7 +74,8 @@ class Snapshot:
     scheduled_members: dict[str, str] = field(default_factory=dict)
     """The member for each id: with the tag, if it has one."""
     backlog: list[str] = field(default_factory=list)
-    message_groups: dict[str, str] = field(default_factory=dict)
+    slots: dict[str, str] = field(default_factory=dict)
+    """What `message_groups` keeps of each message that has a message group."""
     keyed: dict[str, str] = field(default_factory=dict)
     """The message keys of each message that has some, separated by blanks."""
     message_keys: set[tuple[str, str]] = field(default_factory=set)
@@ -86,6 +88,18 @@ class Snapshot:
     def noted_keys(self) -> set[tuple[str, str]]:
         """What the index should hold: message key and id."""
         return {(key, id_) for id_, names in self.keyed.items() for key in names.split(" ")}
+
+
+def message_group_of(slot: str) -> str:
+    """The message group of what `message_groups` keeps of a message."""
+    return slot[ORDER_DIGITS:].partition("\0")[0]
+
+
+def order_member(slot: str, id_: str, byte: str) -> str:
+    """The member that a group has in its order, given what `message_groups` keeps of a message."""
+    name, *redriven = slot[ORDER_DIGITS:].split("\0")
+    digits = next((one[1:] for one in redriven if one[:1] == byte), slot[:ORDER_DIGITS])
+    return f"{name}\0{digits}{id_}"
 
 
 def in_order(member: str) -> tuple[str, str]:

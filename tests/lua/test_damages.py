@@ -104,13 +104,23 @@ def lose_all(world: World) -> None:
     world.damage().delete(world.group().ready, world.group().heads, world.group().order)
 
 
+def number_a_blocked_one_twice(world: World) -> None:
+    world.damage().zadd(world.group().order, {"x\x000000000000000000b": 0})
+
+
+def number_a_blocked_one_anew(world: World) -> None:
+    lose_a_blocked_one(world)
+    world.damage().zadd(world.group().order, {"x\x000000000000000009b": 0})
+
+
 def lose_the_name(world: World) -> None:
     world.damage().hdel(world.keys.message_groups, "b")
 
 
 ORDERED_DAMAGES = [
     lose_the_heads, lose_who_is_out, lose_both, lose_the_line, lose_a_blocked_one,
-    list_a_blocked_one, lose_all, lose_the_name,
+    list_a_blocked_one, lose_all, lose_the_name, number_a_blocked_one_twice,
+    number_a_blocked_one_anew,
 ]  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from rqretry.core.receipt import Receipt
-from tests.support.builders import first, prepared
+from tests.support.builders import failure, first, prepared
+from tests.support.ordering import line, sent
 from tests.support.world import START_MS, World
 
 HOUR, MB = 3_600_000, 2**20
@@ -148,6 +149,59 @@ def test_order_in_a_message_group_is_kept_also_before_what_is_unfinished(world: 
         seen += leased.ids
         world.succeed(Receipt(leased.ids[0], leased.numbers[0][0]))
     assert seen == ["c", "a", "b", "d"]
+
+
+@pytest.mark.parametrize("end", ["dead", "committed", "purged", "ended by hand"])
+def test_a_redriven_message_leaves_the_order_behind_those_that_were_replayed(
+    world: World, end: str
+) -> None:
+    world.subscribe(ordered=True)
+    keeping(world)
+    world.publish(*sent("ab"))
+    world.lease()
+    world.fail(failure("a", level=-1))
+    assert world.lease().ids == ["b"]
+    world.redrive("a")
+    world.succeed(Receipt("b", 1))
+    world.replay()
+    assert line(world) == ["x2b", "x3a"]
+    if end == "ended by hand":
+        assert world.end_by_hand("a").gone == 1
+    else:
+        leased = world.lease()
+        receipt = Receipt("a", leased.numbers[0][0])
+        if end == "dead":
+            world.fail(failure("a", receipt.lease_no, level=-1))
+        elif end == "committed":
+            assert world.succeed(receipt) == ["OK"]
+        else:
+            assert world.purge("a", place="inflight") == ["OK"]
+    assert line(world) == ["x2b"]
+    assert world.lease().ids == ["b"]
+    assert world.findings() == []
+    if end in ("dead", "ended by hand"):
+        assert world.state()["message_groups"]["a"] == "0000000000000001x"
+    if end == "committed":
+        world.replay()
+        assert line(world) == ["x1a", "x2b"]
+
+
+def test_a_redrive_gives_a_message_a_number_in_its_own_group_alone(world: World) -> None:
+    world.subscribe("g", ordered=True)
+    world.subscribe("h", ordered=True)
+    world.publish(*sent("ab"))
+    for group in "gh":
+        world.lease(group=group)
+        world.fail(failure("a", level=-1), group=group)
+        world.redrive("a", group=group)
+    assert line(world, "g") == ["x2b", "x3a"]
+    assert line(world, "h") == ["x2b", "x4a"]
+    assert world.findings() == []
+    for group in "gh":
+        for id_, lease_no in (("b", 1), ("a", 3)):
+            assert world.lease(group=group).ids == [id_]
+            assert world.succeed(Receipt(id_, lease_no), group=group) == ["OK"]
+    assert not {"g:line", "h:line", "message_groups", "bodies"} & world.state().keys()
 
 
 def test_message_keys_are_found_again(world: World) -> None:

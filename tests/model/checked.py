@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rqretry.checks.auditor import audit
-from rqretry.checks.snapshot import ORDER_DIGITS, in_order
+from rqretry.checks.snapshot import in_order, message_group_of
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route
 from rqretry.protocol.command import Command
@@ -94,7 +94,7 @@ class Checked(RuleBasedStateMachine):
         for id_ in model.stored:
             apart = id_ in model.halves or id_ in model.scheduled
             assert apart != bool(model.owing(id_)), "a message in no place, or in two"
-        named = {i: place[ORDER_DIGITS:] for i, place in held[keys.message_groups].items()}
+        named = {i: message_group_of(slot) for i, slot in held[keys.message_groups].items()}
         assert named == model.names
         assert held[keys.keyed] == model.keyed
         indexed = {f"{key}\0{i}" for i, names in model.keyed.items() for key in names.split(" ")}

@@ -6,7 +6,7 @@ Each is a pure function from the records of a run to what is wrong (docs/checker
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rqretry.checks.snapshot import ORDER_DIGITS
+from rqretry.checks.snapshot import ORDER_DIGITS, message_group_of
 from tests.model.checker.history import Effect
 from tests.model.checker.records import Records
 from tests.model.checker.report import Finding
@@ -202,7 +202,7 @@ class _Lines:
         """Go one step on, and tell what is out of order."""
         entity = step.entity
         if step.kind is Kind.ENTER and step.order:
-            self._places[entity] = (step.order[ORDER_DIGITS:], int(step.order[:ORDER_DIGITS]))
+            self._places[entity] = (message_group_of(step.order), int(step.order[:ORDER_DIGITS]))
         elif step.kind is Kind.REDRIVE:
             self._places.pop(entity, None)  # it goes to the end of its message group
         elif entity in self._places:

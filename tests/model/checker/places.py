@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from rqretry.checks.snapshot import ORDER_DIGITS, GroupSnapshot, Snapshot
+from rqretry.checks.snapshot import GroupSnapshot, Snapshot
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.protocol.keys import ROOT, STORED_AS, NamespaceKeys, PartitionKeys, partition_keys
@@ -68,8 +68,7 @@ def seen_in(space: Keyspace, keys: PartitionKeys) -> Snapshot:
     scheduled = space.scores(keys.scheduled)
     seen.scheduled = {id_of_member(member): due for member, due in scheduled.items()}
     seen.backlog = space.listed(keys.backlog)
-    named = space.hash(keys.message_groups)
-    seen.message_groups = {id_: place[ORDER_DIGITS:] for id_, place in named.items()}
+    seen.slots = dict(space.hash(keys.message_groups))
     seen.keyed = dict(space.hash(keys.keyed))
     indexed = (member.partition("\0") for member in space.scores(keys.message_keys))
     seen.message_keys = {(key, id_) for key, _, id_ in indexed}

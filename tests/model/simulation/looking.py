@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rqretry.checks.snapshot import ORDER_DIGITS, in_order
+from rqretry.checks.snapshot import in_order, message_group_of
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.publish import scheduled_member
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING
@@ -129,7 +129,7 @@ def _compare_partition(place: Place, held: Held) -> None:
     letters = {ledger.letter: ledger.name for ledger in place.routed()}
     pending = {i: {letters[byte] for byte in owed} for i, owed in held["pending"].items()}
     _same("pending", pending, {i: place.owing(i) for i in place.shared if place.owing(i)})
-    named = {i: spelled[ORDER_DIGITS:] for i, spelled in held["message_groups"].items()}
+    named = {i: message_group_of(slot) for i, slot in held["message_groups"].items()}
     _same("message groups", named, place.names)
 
 
