@@ -52,7 +52,10 @@ def stats(
     """
     records = yield from context.topics_of(topic, group)
     abouts = [worker.about for worker in (yield from context.live())]
-    return (yield from gather_stats(context.catalog, records, group, abouts, context.move_due))
+    gathered = gather_stats(
+        context.catalog, records, group, abouts, context.move_due, sampled=topic is not None
+    )
+    return (yield from gathered)
 
 
 def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from rqretry.admin.views import Blocker, GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.compression import uncompressed_size
 from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
@@ -20,6 +21,9 @@ from rqretry.protocol.inspect import (
     blockers,
     kept,
     kept_bytes,
+    read_body,
+    read_size,
+    sample_ids,
     stats,
 )
 from rqretry.protocol.inspect import Stats as Part
@@ -28,6 +32,9 @@ from rqretry.protocol.memory import memory, server_memory
 from rqretry.protocol.transaction import first_time, size
 
 _MOST_BLOCKERS = 10
+_SAMPLED = 32
+"""Messages of a partition whose sizes are compared."""
+_SAMPLED_PARTITIONS, _SAMPLED_BYTES = 8, 4 * 1024 * 1024
 _NO_GROUP = RouteGroup("-", 0, "")
 MoveDue = Callable[[Sequence[Due], Sequence[PartitionKeys]], Operation[bool]]
 
@@ -68,14 +75,25 @@ def gather_stats(
     group: str | None,
     workers: Sequence[str],
     move: MoveDue,
+    *,
+    sampled: bool = False,
 ) -> Operation[Stats]:
-    """Read every partition of these topics, and add up; move what nobody who lives will move."""
+    """Read every partition of these topics, and add up; move what nobody who lives will move.
+
+    `sampled`: look into messages, too, for how far they are compressed.
+    """
     yield from catalog.open()
     live = Live(workers)
     rows = yield from side_by_side([_topic(catalog, topic, group, live, move) for topic in topics])
     server = yield from _server()
     own = catalog.keys
     unfinished, parked = yield [size(own.open_transactions), size(own.parked_transactions)]
+    if sampled:
+        ratios = yield from side_by_side([_ratio(catalog, topic) for topic in topics])
+        rows = [
+            (replace(row, compression_ratio=ratio), refused)
+            for (row, refused), ratio in zip(rows, ratios, strict=True)
+        ]
     parked_s = (yield from _parked_for(own)) if parked else None
     memory = server.get("used_memory"), server.get("maxmemory")
     refused = chain(live.refused, *(reasons for _, reasons in rows))
@@ -132,6 +150,7 @@ def _topic(
         keep_s=topic.keep_ms / 1000 or None,
         kept=held,
         kept_bytes=takes,
+        compress_from=topic.compress_from or None,
     )
     return row, refused
 
@@ -210,6 +229,31 @@ def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
         return sum((yield [memory(key) for key in keys]))
     except RqretryError:
         return None
+
+
+def _ratio(catalog: Catalog, topic: TopicRecord) -> Operation[float | None]:
+    """How many times smaller a topic's messages are compressed, by a sample; None if unknown."""
+    if not topic.compress_from:
+        return None
+    try:
+        bodies = yield from _sample(catalog, topic)
+    except RqretryError:  # this user may not read them
+        return None
+    known = [(len(data), uncompressed_size(data)) for data in bodies if data]
+    takes = sum(size for size, full in known if full)
+    return sum(full for _, full in known if full) / takes if takes else None
+
+
+def _sample(catalog: Catalog, topic: TopicRecord) -> Operation[list[bytes | None]]:
+    """Some of the messages of a topic."""
+    numbers = range(min(topic.partitions, _SAMPLED_PARTITIONS))
+    keys = [catalog.partition(topic.name, number) for number in numbers]
+    ids = yield [sample_ids(key, _SAMPLED) for key in keys]
+    pairs = [(key, id_) for key, found in zip(keys, ids, strict=True) for id_ in found]
+    sizes = yield [read_size(*pair) for pair in pairs]
+    ends = zip(pairs, accumulate(sizes), strict=True)
+    some = [pair for pair, end in ends if end <= _SAMPLED_BYTES] or pairs[:1]
+    return (yield [read_body(*pair) for pair in some])  # type: ignore[no-any-return]
 
 
 def _kept(catalog: Catalog, topic: TopicRecord) -> Operation[tuple[int, int]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rqretry.core.catalog_records import HISTORY_BYTES, KEEP_BYTES, LEAST_HISTORY_BYTES, TopicRecord
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import refuse
-from rqretry.core.limits import KEEP, Keep, check_count
+from rqretry.core.limits import KEEP, MAX_BODY_BYTES, Keep, check_count
 
 _LEAST_KEPT_S, _MOST_KEPT_S = 60, 10 * 366 * 86_400
 _MOST_BYTES = 2**40
@@ -31,6 +31,15 @@ def limits_of(
     if max_history_age is not KEEP:
         limits["max_history_ms"] = kept_ms(max_history_age, "max_history_age")
     return limits
+
+
+def compressed_of(compress_from: int | Keep | None) -> dict[str, int]:
+    """From how many bytes on bodies are compressed, if it is given; 0 for never."""
+    if compress_from is KEEP:
+        return {}
+    least = compress_from or 0
+    name = "compress_from"
+    return {name: check_count(least, name=name, minimum=0, maximum=MAX_BODY_BYTES)}
 
 
 def kept_of(keep: Duration | Keep | None, keep_bytes: int | Keep | None) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rqretry.admin.context import AdminContext
-from rqretry.admin.topic_limits import kept_of, limits_of, with_both
+from rqretry.admin.topic_limits import compressed_of, kept_of, limits_of, with_both
 from rqretry.admin.views import TopicInfo
 from rqretry.core.catalog_records import BROADCAST, TopicRecord
 from rqretry.core.durations import Duration
@@ -48,6 +48,7 @@ def set_topic(
     keep: Duration | Keep | None = KEEP,
     keep_bytes: int | Keep | None = KEEP,
     unordered: str | None = None,
+    compress_from: int | Keep | None = KEEP,
 ) -> Operation[TopicInfo]:
     """Change a topic's settings, effective everywhere at once.
 
@@ -69,6 +70,9 @@ def set_topic(
         unordered: What its ordered groups do with messages that have no message group: "queue"
             (one at a time, in the order of their partition), which is the default, or
             "parallel". It is about what is published from then on.
+        compress_from: Publishers compress bodies that take so many bytes encoded, or more, where
+            that makes them smaller. Whoever reads or publishes them needs rqretry[zstd].
+            0 or None: they are stored as they are.
 
     Raises:
         TopicNotFound: There is no such topic.
@@ -79,7 +83,7 @@ def set_topic(
     checked, arguments = check_topic(name), {"topic": name}
     count = None if partitions is None else check_partitions(partitions)
     limits: dict[str, Any] = limits_of(max_messages, max_history_bytes, max_history_age)
-    limits |= kept_of(keep, keep_bytes)
+    limits |= kept_of(keep, keep_bytes) | compressed_of(compress_from)
     if unordered is not None:
         limits["unordered"] = check_unordered(unordered)
     record = yield from context.catalog.store.topic(checked)
@@ -161,5 +165,5 @@ def _topic_info(record: TopicRecord) -> TopicInfo:
         record.name, record.partitions, groups, record.max_messages or None,
         record.max_history_bytes, record.max_history_ms / 1000 or None,
         record.keep_ms / 1000 or None, record.keep_bytes if record.keep_ms else None,
-        record.unordered,
+        record.unordered, record.compress_from or None,
     )  # fmt: skip

@@ -143,6 +143,11 @@ class TopicStats:
     """Consumed messages that are kept."""
     kept_bytes: int = 0
     """What they take."""
+    compress_from: int | None = None
+    """From how many bytes on publishers compress a body; None: not at all."""
+    compression_ratio: float | None = None
+    """What a sample of its messages would take uncompressed, divided by what it takes; None where
+    it does not compress, nothing is stored, or not only this topic was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +341,8 @@ class TopicInfo:
     """How much of it, where it keeps some."""
     unordered: str = "queue"
     """What ordered groups do with messages that have no message group: "queue" or "parallel"."""
+    compress_from: int | None = None
+    """From how many bytes on publishers compress a body; None: not at all."""
 
 
 @dataclass(frozen=True, slots=True)

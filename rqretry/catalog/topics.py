@@ -169,7 +169,8 @@ class Topics(CatalogPart):
         store = self._store
         known = store.known.get(topic)
         if known is not None and route.version >= known.version:
-            if route.partitions != known.partitions:  # there are more now
+            wanted = route.partitions, route.compress_from
+            if wanted != (known.partitions, known.compress_from):  # publishers go by the record
                 yield from store.topic(topic)
             store.noted[topic, partition] = route
             return

@@ -21,7 +21,8 @@ Role = Literal["producer", "worker", "admin", "reader"]
 _EVERYBODY = ("ping", "info", "time", "evalsha", "script|load", "client|setname", "select")
 _WAITING = ("bzpopmin", "zadd", "client|id", "client|unblock")
 _LOOKING = (
-    "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "zscan", "zcard", "zscore", "zrange",
+    "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "hstrlen", "hrandfield", "zscan",
+    "zcard", "zscore", "zrange",
     "zrangebylex", "zlexcount", "xrange", "xrevrange", "exists", "scan",
 )  # fmt: skip
 _READS = frozenset(

@@ -198,6 +198,7 @@ def _beside(topic: TopicStats) -> list[str]:
     if topic.stored or topic.max_messages is not None:
         shown.append(_size(topic))
     shown += _kept(topic)
+    shown += _compressed(topic)
     if not topic.groups:
         waiting = counted(topic.backlog, "message")
         shown.append(f"topic {topic.topic} has no consumer group: {waiting} waiting for one")
@@ -241,6 +242,14 @@ def _kept(topic: TopicStats) -> list[str]:
         return []
     takes = f"{counted(topic.kept, 'consumed message')}, {in_bytes(topic.kept_bytes)}"
     return [f"topic {topic.topic} keeps {takes}, for {spell(topic.keep_s)}"]
+
+
+def _compressed(topic: TopicStats) -> list[str]:
+    if not topic.compress_from:
+        return []
+    ratio, least = topic.compression_ratio, in_bytes(topic.compress_from)
+    shrinks = "" if ratio is None else f": what it stores would take {ratio:.1f} times as much"
+    return [f"topic {topic.topic} compresses bodies of {least} and more{shrinks}"]
 
 
 def _subscription(topic: str, group: GroupStats) -> Iterator[str]:

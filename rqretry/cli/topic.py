@@ -60,6 +60,8 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
         figures = fields_of(found, "stored scheduled backlog bytes history_bytes")
         kept = fields_of(found, "keep_s kept kept_bytes") if found.keep_s else {}
+        if found.compress_from:
+            kept |= fields_of(found, "compress_from compression_ratio")
         print_json(_fields(info) | figures | kept | _tags(found))
         return
     click.echo(f"topic {found.topic} has {counted(found.partitions, 'partition')}")
@@ -108,6 +110,13 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     help="Ordered groups handle messages without a message group one at a time in each partition,"
     " or all at once; default queue.",
 )
+@click.option(
+    "--compress-from",
+    type=Whole(min=0),
+    metavar="BYTES",
+    help="Compress bodies of so many bytes and more, such as 4096; needs rqretry[zstd] wherever"
+    " they are published or read; 0 for none.",
+)
 @json_command
 def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -> None:
     """Change a topic's settings, for all producers at once."""
@@ -115,7 +124,7 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -
     if not named:
         raise click.UsageError(
             "nothing to set: give --partitions, --max-messages, --max-history-bytes,"
-            " --max-history-age, --keep, --keep-bytes or --unordered"
+            " --max-history-age, --keep, --keep-bytes, --unordered or --compress-from"
         )
     with connected(context) as client:
         changed = client.admin.set_topic(name, **named)
@@ -126,6 +135,7 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -
             "keep_s",
             "keep_bytes",
             "unordered",
+            "compress_from",
         )
         shown = [name for name in only_if_set if name.removesuffix("_s") in named]
         print_json(_fields(changed) | fields_of(changed, " ".join(shown)))

@@ -68,6 +68,8 @@ class TopicRecord:
 
     unordered: str = QUEUE
     """What its ordered groups do with messages that have no message group."""
+    compress_from: int = 0
+    """From how many bytes on publishers compress a body; 0: not at all."""
     closed: int = 0
     """The version that closed it: publishers wait while it gets more partitions. 0: it is open."""
 
@@ -108,7 +110,7 @@ class TopicRecord:
         return Route(
             self.version, self.partitions, queues, per_partition, broadcast, closed, history,
             self.max_history_ms, self.keep_ms, self.keep_bytes // self.partitions,
-            self.unordered,
+            self.unordered, self.compress_from,
         )  # fmt: skip
 
     def byte_of(self, group: str) -> int:

@@ -2,7 +2,8 @@
 
 The 1 is the version. A delayed message, which has no message group, has there in its place when it
 is due. What is nil at the end is left out, so that the least message is
-[1, body]. A body is a JSON-compatible value, or raw bytes as a whole; never pickle.
+[1, body]. A body is a JSON-compatible value, or raw bytes as a whole; never pickle. It may stand
+there compressed (core/compression.py).
 
 The same rules hold in both directions, because the bytes may come from a damaged store or
 from a program that is not ours: what `encode` refuses, `decode` refuses too. A body is small and
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from rqretry.core.compression import decompress
 from rqretry.core.errors import CodecError, MessageTooLarge, show
 from rqretry.core.limits import MAX_BODY_BYTES, MAX_BODY_DEPTH, MAX_BODY_ITEMS, MAX_HEADERS
 
@@ -148,8 +150,11 @@ def decode(data: bytes) -> Envelope:
         )
     body = fields[1]
     if not _is_flat(body) and type(body) is not bytes:
-        _check_body(body)
-        _check_keys(data)
+        if type(body) is msgpack.ExtType:
+            fields[1] = body = decode(_LEAST + decompress(body, MAX_BODY_BYTES)).body
+        else:
+            _check_body(body)
+            _check_keys(data)
     elif type(body) is dict and not _declares_its_length(data, body):
         _check_keys(data)
     if len(fields) == _LEAST_FIELDS:

@@ -81,6 +81,8 @@ class Route:
     """How many bytes of it; known to the partitions alone."""
     unordered: str = QUEUE
     """What ordered groups do with messages that have no message group: one of UNORDERED."""
+    compress_from: int = 0
+    """From how many bytes on publishers compress a body; 0: not at all."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
     queued: bool = field(init=False)
@@ -109,6 +111,8 @@ class Route:
             table["c"] = 1
         if self.unordered != QUEUE:
             table["u"] = self.unordered
+        if self.compress_from:
+            table["z"] = self.compress_from
         return json.dumps(table, separators=(",", ":"))
 
     @staticmethod
@@ -125,7 +129,7 @@ def _decode(version: int, table: str) -> Route:
     groups = tuple(RouteGroup.decode(group) for group in fields["g"])
     return Route(
         version, fields["p"], groups, broadcast="b" in fields, closed="c" in fields,
-        unordered=fields.get("u", QUEUE),
+        unordered=fields.get("u", QUEUE), compress_from=fields.get("z", 0),
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN, plain
 from rqretry.protocol.command import Operation
-from rqretry.protocol.publish import PlainMessages, Prepared
+from rqretry.protocol.publish import PlainMessages, Prepared, compressed
 from rqretry.transport.session import ServerClock
 
 FULL_CALL = 470
@@ -100,14 +100,14 @@ class Encoder:
         messages, asked = drafts(items, self._make_ids(len(items), now_ms), now_ms)
         levels = yield from self.catalog.open()
         record = yield from self.catalog.topics.get(topic, create=True)  # the last to be asked
-        if isinstance(messages, PlainMessages):
-            if record.partitions == 1:
-                return SamePartition(messages)
-        else:
+        if not isinstance(messages, PlainMessages):
             for at, level in asked.items():
                 messages[at] = _at_level(messages[at], levels.delay_ms(level), now_ms)
+        made = compressed(messages, record.compress_from)
+        if isinstance(made, PlainMessages) and record.partitions == 1:
+            return SamePartition(made)
         with collector_paused():
-            return [(partition_for(message, record.partitions), message) for message in messages]
+            return [(partition_for(message, record.partitions), message) for message in made]
 
 
 @contextmanager

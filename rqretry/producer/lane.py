@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.compression import compress
 from rqretry.core.durability import MEMORY
 from rqretry.core.envelope import checksum, decode, digest, encode
 from rqretry.core.errors import (
@@ -43,6 +44,7 @@ from rqretry.protocol.publish import (
     PlainMessages,
     Prepared,
     Published,
+    compressed,
     ids_of,
     may_be_ahead,
     publish,
@@ -131,7 +133,8 @@ class Publishing:
         if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
             return None
         id_ = self.make_id(self.clock.now_ms())
-        message = Prepared(id_, encode(body), "", "")
+        data, least = encode(body), record.compress_from
+        message = Prepared(id_, compress(data, least) if least else data, "", "")
         return partition_of(id_, record.partitions), message
 
     def send_in_turn(
@@ -283,6 +286,9 @@ class Publishing:
                 break
             front = None  # the script asks for it first, so that it was done
             yield from self.catalog.topics.note_route(topic, number, answer.route, create=True)
+            if answer.route.compress_from:  # it may be new, as the route is
+                messages = compressed(call.messages, answer.route.compress_from)
+                call = call._replace(messages=messages)
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
         if answer.now_ms:
@@ -376,12 +382,10 @@ def _same(repeated: Prepared, first: Prepared) -> bool:
 def _content_digest(data: bytes) -> str:
     """The digest of an encoded message that was given no id, as if it had been."""
     try:
-        body, tag, keys, headers, group, _, due_ms = decode(data)
+        body, tag, keys, headers, group, *_ = decode(data)
     except CodecError:  # then it is what it is
         return digest(data)
     untraced = without_trace(headers)
-    if untraced == (headers or None) and due_ms is None:
-        return digest(data)
     return digest(encode(body, tag=tag, keys=keys, headers=untraced, message_group=group))
 
 

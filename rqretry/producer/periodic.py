@@ -18,6 +18,7 @@ from rqretry.core.schedule import ScheduleRecord, check_schedule, message_id, sp
 from rqretry.producer.encode import draft
 from rqretry.producer.lane import Call, Lane, Publishing
 from rqretry.protocol.command import Operation
+from rqretry.protocol.publish import compressed
 from rqretry.transport.session import ServerClock
 
 log = logging.getLogger("rqretry")
@@ -104,9 +105,9 @@ class PeriodicMessages:
         item = _message(record, slot, id_=message_id(topic, slot))
         message, _ = draft(item, "", publishing.clock.now_ms())
         yield from publishing.catalog.open()
-        yield from publishing.catalog.topics.get(topic, create=True)
-        same = checksum([message.id])
-        call = Call(topic, _PARTITION, f"cron.{topic}", slot, [message], same, LANE_TTL_MS)
+        found = yield from publishing.catalog.topics.get(topic, create=True)
+        messages, same = compressed([message], found.compress_from), checksum([message.id])
+        call = Call(topic, _PARTITION, f"cron.{topic}", slot, messages, same, LANE_TTL_MS)
         answer = yield from publishing.call(call)
         if answer.status not in {"OK", "DUPLICATE", "LANE_CONFLICT"}:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
@@ -146,7 +147,8 @@ def trigger(context: Operator, name: str) -> Operation[str]:
     message, _ = draft(_message(record, now_ms // 1000), make_id(now_ms), now_ms)
     topic = yield from catalog.topics.get(name, create=True)
     lane = Lane(name, _PARTITION, topic.partitions)
-    (answer,) = yield from Publishing(catalog, ServerClock()).send(lane, [message])
+    messages = compressed([message], topic.compress_from)
+    (answer,) = yield from Publishing(catalog, ServerClock()).send(lane, messages)
     if isinstance(answer, Exception):
         raise answer
     yield from context.audit("trigger", {"schedule": name, "id": str(answer)})

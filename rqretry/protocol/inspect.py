@@ -158,6 +158,16 @@ def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
     return query(lambda reply: reply, "HGET", keys.bodies, id_)
 
 
+def sample_ids(keys: PartitionKeys, most: int) -> Command[list[str]]:
+    """Ids of some stored messages, taken at random."""
+    return query(lambda reply: list(dict.fromkeys(texts(reply))), "HRANDFIELD", keys.bodies, -most)
+
+
+def read_size(keys: PartitionKeys, id_: str) -> Command[int]:
+    """The bytes of a message; 0 if it is not stored."""
+    return query(int, "HSTRLEN", keys.bodies, id_)
+
+
 def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
     """When a scheduled member is due, in server ms; None if it is not scheduled."""
     return query(number, "ZSCORE", keys.scheduled, member)

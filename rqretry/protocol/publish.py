@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, overload
 
+from rqretry.core.compression import compress
 from rqretry.core.durability import confirmation, doubt
 from rqretry.core.history_notes import NOTHING, Noted
 from rqretry.core.message_id import pack_ids
@@ -129,6 +130,16 @@ def ids_of(messages: Sequence[Prepared]) -> list[str]:
     if type(messages) is PlainMessages:
         return messages.ids
     return [message.id for message in messages]
+
+
+def compressed(messages: Sequence[Prepared], least: int) -> Sequence[Prepared]:
+    """Messages with their bodies compressed as their topic says: from `least` bytes on, 0 never."""
+    if not least:
+        return messages
+    if isinstance(messages, PlainMessages):
+        data = [compress(data, least) for data in messages.data]
+        return PlainMessages(messages.ids, data, messages.digests)
+    return [message._replace(data=compress(message.data, least)) for message in messages]
 
 
 class Published(NamedTuple):

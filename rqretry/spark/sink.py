@@ -29,7 +29,7 @@ from rqretry.producer.replayable_lane import (
     replay,
 )
 from rqretry.protocol.command import Operation, Pause
-from rqretry.protocol.publish import PlainMessages, Prepared, ids_of
+from rqretry.protocol.publish import PlainMessages, Prepared, compressed, ids_of
 from rqretry.spark.chunking import Call, Cutter
 from rqretry.spark.offsets import connected
 from rqretry.spark.options import Options
@@ -143,7 +143,9 @@ class _Outlet(ABC):
                 return
         try:
             with traced(space, topic, chunk) as (sent, report):
-                report((yield from self.send(partition, chunk, sent)))
+                record = self.publishing.catalog.store.known.get(topic)
+                packed = compressed(sent, record.compress_from if record else 0)
+                report((yield from self.send(partition, chunk, packed)))
         except RqretryError:
             self._failed = True
             raise
@@ -194,7 +196,7 @@ class _Outlet(ABC):
     def send(
         self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
     ) -> Operation[Iterable[MessageId | Exception]]:
-        """One call; the ids. `sent` is the chunk as it goes out: with traces, if it is traced."""
+        """One call; the ids. `sent` is the chunk as it goes out, traced and compressed."""
 
     def finish(self) -> None:  # noqa: B027 - most often nothing is left to do
         """All calls are done."""

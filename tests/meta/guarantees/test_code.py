@@ -31,6 +31,7 @@ IMPORTS_BY_NAME = {
     "rqretry/testing/lab_servers.py": "for tests, by their names",
     "rqretry/observability/trace_settings.py": "a module of the package, by its name",
     "rqretry/core/schedule.py": "cronsim, by its name",
+    "rqretry/core/compression.py": "zstandard, by its name",
     "rqretry/core/typed_body.py": "msgspec and pydantic, by their names",
     "rqretry/consumer/process_pool.py": "a registered handler, in the process that runs it",
 }

@@ -5,6 +5,7 @@ from tests.meta.mutation.cases import (
     batches,
     bounds,
     clock,
+    compression,
     dashboard,
     dead_letters,
     gateway,
@@ -56,4 +57,5 @@ CASES = (
     *archives.CASES,
     *surface.CASES,
     *single_messages.CASES,
+    *compression.CASES,
 )
