@@ -22,6 +22,7 @@ local call = redis.call
 -- @include wait_or_dead_letter
 -- @include failures
 -- @include ownership
+-- @include looked_at
 -- @include message_group_order
 -- @include undo
 -- @include restore_states
@@ -48,7 +49,7 @@ end
 -- Whether each is in the structure; in the order, only who is not out.
 local function find_them()
   if listed then
-    return {}
+    return nil
   end
   local here = call('ZMSCORE', location, unpack(members))
   for i, head in ipairs(structure == 'order' and call('HMGET', heads, unpack(names)) or {}) do
@@ -57,27 +58,16 @@ local function find_them()
   return here
 end
 
-local dying, gone, kept, over, seen, window = {}, {}, {}, {}, {}, 0
-local function sort_out()
-  local here, leased, is_dead = find_them(), call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
-  local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(ids)) or {}
-  for i, id in ipairs(ids) do
-    if not answers[id] then
-      break
-    end
-    local ended = is_dead[i] or not owns(byte, owed[i])
-    local ours = not (leased[i] or ended or seen[id]) and (listed or here[i])
-    if ours and answers[id] == '1' and call('HEXISTS', bodies, id) == 1 then
-      dying[#dying + 1], gone[#gone + 1] = id, members[i]
-    elseif ours then
-      kept[#kept + 1] = id
-    elseif ended then
-      over[#over + 1] = id
-    end
-    seen[id], window = true, i
+for id, answer in pairs(answers) do
+  if answer == '1' and call('HEXISTS', bodies, id) == 0 then
+    answers[id] = '0'
   end
 end
-sort_out()
+local taken, kept, over, window = sort_out(keys, byte, ids, answers, find_them())
+local dying, gone = {}, {}
+for n, at in ipairs(taken) do
+  dying[n], gone[n] = ids[at], members[at]
+end
 
 local function end_them()
   local entries, records = call('HMGET', attempts, unpack(dying)), call('HMGET', failures, unpack(dying))

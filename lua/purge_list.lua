@@ -23,12 +23,13 @@ local call = redis.call
 -- @include forget
 -- @include ownership
 -- @include membership
+-- @include looked_at
 -- @include message_group_order
 
 -- @bind keys
 local FIRST, STRIDE = 5, 2
 
-local answers, all = {}, #ARGV < FIRST
+local answers = {}
 for at = FIRST, #ARGV, STRIDE do
   answers[ARGV[at]] = ARGV[at + 1]
 end
@@ -37,32 +38,19 @@ local byte = settings[1] or ''
 local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
-local ids, window = call('LRANGE', location, 0, limit - 1), 0
+local ids = call('LRANGE', location, 0, limit - 1)
 if #ids == 0 or joined_again(byte, membership) then
   return { 0, 0 }
 end
 ids = { unpack(ids, 1, within_bytes(keys, ids)) }
-local leased, is_dead = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
-local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
-local gone, kept, over, seen = {}, {}, {}, {}
-local function sort_out()
-  for i, id in ipairs(ids) do
-    if not (all or answers[id]) then
-      break
-    end
-    local ended = is_dead[i] or not owns(byte, owed[i])
-    local ours = not (leased[i] or ended or seen[id])
-    if ours and answers[id] == '0' then
-      kept[#kept + 1] = id
-    elseif ours then
-      gone[#gone + 1] = id
-    elseif ended then
-      over[#over + 1] = id
-    end
-    seen[id], window = true, i
-  end
+for _, id in ipairs(#ARGV < FIRST and ids or {}) do
+  answers[id] = '1'
 end
-sort_out()
+local taken, kept, over, window = sort_out(keys, byte, ids, answers)
+local gone = {}
+for n, at in ipairs(taken) do
+  gone[n] = ids[at]
+end
 if #kept > 0 then
   call('RPUSH', location, unpack(kept))
 end

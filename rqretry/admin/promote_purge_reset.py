@@ -134,11 +134,10 @@ def dead_letter(
         raise ConfigError(
             f"dead-letter {show(group)}: a broadcast group keeps nothing and has no dead letters"
         )
-    line = describe_cause(BY_HAND, reason, context.actor)
+    ending = Ending(context.actor, describe_cause(BY_HAND, reason, context.actor))
     gone = 0
     for place in (yield from context.places_now(record, wanted.topic, promote=True)):
         for state in ("ready", "waiting_retry"):
-            ending = Ending(context.actor, line)
             gone += yield from end(ending, place, state, wanted, dry_run=dry_run)
     if not dry_run:
         arguments = {"group": group, "reason": reason or None} | wanted.given()

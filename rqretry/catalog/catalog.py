@@ -77,13 +77,15 @@ class Catalog:
         tags: str | None = None,
         start: str | int = LATEST,
         ordered: bool | None = None,
+        explicit: bool = True,
         **settings: Any,
     ) -> Operation[GroupRecord]:
         """Subscribe a group to topics, and bring every partition up to date.
 
         `settings` (max_retries, policy) are those that the caller names: they win, except over
         what an operator has pinned; that is logged and changes nothing. `tags`, where named, are
-        what the group takes of these topics from now on. With `start` "earliest" the group gets
+        what the group takes of these topics from now on. Unless `explicit`, both are only for a
+        group or a subscription that is not there. With `start` "earliest" the group gets
         what is still stored in the topics that are new to it. `ordered` None is as the group is.
 
         Raises:
@@ -99,9 +101,10 @@ class Catalog:
                 f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
                 " remove ordered=True"
             )
-        wish = Wish(group, kind, create, ordered, source, names, tags, start, settings)
+        wish = Wish(group, kind, create, ordered, source, names, tags, start, explicit, settings)
         now_ms = yield from self.store.now_ms()
-        yield from self.groups.check_inflight(group, settings.get("max_inflight"), names)
+        most = settings.get("max_inflight") if explicit else None
+        yield from self.groups.check_inflight(group, most, names)
         for _ in range(_ROUNDS):
             record = yield from self.subscriptions.join(wish, now_ms)
             if record is None:

@@ -32,6 +32,8 @@ class Wish:
     names: tuple[str, ...]
     tags: str | None
     start: str | int
+    explicit: bool
+    """Whether tags and settings are also for what is there; else only for what is new."""
     settings: dict[str, Any]
     ignored: dict[str, Any] = field(default_factory=dict)
     """Settings that an operator has pinned to something else."""
@@ -50,7 +52,8 @@ class Subscriptions(CatalogPart):
         first = yield from self._store.first_version(_VERSIONS)
 
         def joined(old: GroupRecord | None) -> GroupRecord:
-            return self._joined(old or self._new_group(wish, first), wish, now_ms)
+            record, explicit = old or self._new_group(wish, first), wish.explicit or old is None
+            return self._joined(record, wish, now_ms, explicit=explicit)
 
         record = yield from self._store.groups.swap(wish.group, joined)
         assert record is not None
@@ -118,18 +121,22 @@ class Subscriptions(CatalogPart):
             f"group {show(name)} is subscribed again and again: stop its workers first"
         )
 
-    def _joined(self, record: GroupRecord, wish: Wish, now_ms: int) -> GroupRecord:
+    def _joined(
+        self, record: GroupRecord, wish: Wish, now_ms: int, *, explicit: bool
+    ) -> GroupRecord:
         """The record of a group that a consumer joins; as it is where the group still leaves."""
         group_rules.check_kind(record, wish.kind, wish.ordered)
         group_rules.check_same_source(record, wish.source, wish.names)
         if any(name in record.leaving for name in wish.names):
             return record  # not before its messages there are deleted
         record = replace(record, source=wish.source)
-        wish.ignored = group_rules.against_pins(record, wish.settings)
-        wanted = {name: v for name, v in wish.settings.items() if name not in wish.ignored}
+        settings = wish.settings if explicit else {}
+        wish.ignored = group_rules.against_pins(record, settings)
+        wanted = {name: v for name, v in settings.items() if name not in wish.ignored}
         if wish.tags is not None:
-            wanted["tags"] = record.with_tags(wish.names, wish.tags)
-            there = [name for name in wish.names if name in record.topics]
+            named = [name for name in wish.names if explicit or name not in record.topics]
+            wanted["tags"] = record.with_tags(named, wish.tags)
+            there = [name for name in named if name in record.topics]
             wish.retagged = {
                 name: record.tags_of(name) for name in there if record.tags_of(name) != wish.tags
             }

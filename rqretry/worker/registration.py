@@ -193,7 +193,9 @@ class Registration:
 
 
 def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:
-    """Subscribe a consumer's group; `explicit`: what the consumer names becomes the group's.
+    """Subscribe a consumer's group; what the consumer names becomes that of a new group.
+
+    `explicit`: also that of a group that is there.
 
     Returns:
         The group's max_retries; -1 is unlimited.
@@ -202,9 +204,10 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         name: getattr(spec, name) for name in ("max_retries", "tags", "max_inflight", "rate_limit")
     }
     named["policy"] = replace(spec.policy, max_retries=None) if spec.policy is not None else None
-    settings = {name: value for name, value in named.items() if explicit and value is not None}
+    settings = {name: value for name, value in named.items() if value is not None}
     kind = BROADCAST if spec.broadcast else PUSH
     record = yield from catalog.join(
-        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, **settings
-    )
+        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, explicit=explicit,
+        **settings,
+    )  # fmt: skip
     return 0 if spec.broadcast else record.max_retries

@@ -94,45 +94,33 @@ end
 """
 """What scripts that write make the server do, in WORK_KEY; `sizes` has the sizes of bodies."""
 
-CUT_CALL = f"""
-local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
-local function call(...)
-  calls = calls + 1
-  if calls >= cut_at and cut_at > 0 then
-    error('cut')
-  end
-  return redis.call(...)
-end
-"""
-"""From call number CUT_KEY on all fail, also those that would undo: what was written stays."""
+_WRITES = "^H?SET ADD$ DEL$ PUSH$ REM$ INCRBY$"
 
-REFUSED_CALL = f"""
-local calls, refused_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
-local function call(...)
-  calls = calls + 1
-  if calls == refused_at then
-    error('refused')
-  end
-  return redis.call(...)
-end
-"""
-"""Call number CUT_KEY fails and no other, so that a script may undo what it has written."""
 
-CUT_WRITE = f"""
-local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
+def _failing_call(word: str, condition: str, *, writes: bool = False) -> str:
+    counts = " or ".join(f"string.find(command, '{one}')" for one in _WRITES.split())
+    return f"""
+local calls, fail_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
 local function call(command, ...)
-  if string.find(command, '^H?SET') or string.find(command, 'ADD$')
-    or string.find(command, 'DEL$') or string.find(command, 'PUSH$') or string.find(command, 'REM$')
-    or string.find(command, 'INCRBY$') then
+  if {counts if writes else "true"} then
     calls = calls + 1
-    if calls >= cut_at and cut_at > 0 then
-      error('cut')
+    if {condition} then
+      error('{word}')
     end
   end
   return redis.call(command, ...)
 end
 """
-"""The same, but only calls that write count: a cut at another one leaves nothing else behind."""
+
+
+CUT_CALL = _failing_call("cut", "calls >= fail_at and fail_at > 0")
+"""From call number CUT_KEY on all fail, also those that would undo: what was written stays."""
+
+REFUSED_CALL = _failing_call("refused", "calls == fail_at")
+"""Call number CUT_KEY fails and no other, so that a script may undo what it has written."""
+
+CUT_WRITE = _failing_call("cut", "calls >= fail_at and fail_at > 0", writes=True)
+"""The same as CUT_CALL, but only calls that write count: a cut elsewhere leaves nothing else."""
 
 
 def virtual_time() -> ScriptLibrary:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, GroupNotFound, Message, RetryPolicy, TopicNotFound
-from rqretry.protocol.keys import partition_keys
-from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
+from rqretry.protocol.keys import NamespaceKeys, partition_keys
+from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted, until
 
 
 async def test_every_group_gets_every_message_and_a_later_one_only_what_comes_after(
@@ -221,19 +221,44 @@ async def test_group_settings_take_effect_at_once(lab: Lab) -> None:
     assert (await app.admin.group("g")).max_retries == 0
 
 
-async def test_a_worker_whose_server_lost_everything_joins_again(lab: Lab) -> None:
+@pytest.mark.parametrize("explicit", [True, False], ids=["alone", "supervised"])
+async def test_a_worker_whose_server_lost_everything_joins_again_as_it_was_declared(
+    lab: Lab, explicit: bool
+) -> None:
     app, seen = lab.app(), Seen()
-    app.consumer("t", group="g", visibility=1)(seen.add)
-    async with lab.working(app):
-        await app.publish("t", "before")
+    policy = RetryPolicy.ladder("1s 5s", max_retries=7)
+    declared = app.consumer("t", group="g", visibility=1, policy=policy, tags="new")
+    declared(seen.add)
+    async with lab.working(app, explicit=explicit):
+        await app.publish("t", "before", tag="new")
         await seen.count(1)
         await counted(lab, "g", succeed=1)
         lab.redis.flushall()
         other = lab.app()
-        await other.publish("t", "after")
+        await until(lambda: lab.redis.exists(NamespaceKeys(NAMESPACE).groups))
+        await other.publish("t", "not for it", tag="old")
+        await other.publish("t", "after", tag="new")
         await seen.count(2)
 
     assert seen.bodies == ["before", "after"]
+    group = await app.admin.group("g")
+    assert (group.max_retries, group.policy, group.tags) == (7, "ladder:1s 5s", {"t": "new"})
+
+
+async def test_a_worker_that_joins_again_leaves_a_group_that_is_there_as_operators_have_set_it(
+    lab: Lab,
+) -> None:
+    app, seen = lab.app(), Seen()
+    app.consumer("t", group="g", visibility=1, max_retries=7)(seen.add)
+    async with lab.working(app):
+        await app.publish("t", "before")
+        await counted(lab, "g", succeed=1)
+        await app.admin.set_group("g", max_retries=3)
+        lab.redis.delete(partition_keys(NAMESPACE, "t", 0).group("g", 18).config)  # a copy is lost
+        await app.publish("t", "after")
+        await seen.count(2)
+
+    assert (await app.admin.group("g")).max_retries == 3
 
 
 def test_what_a_client_knows_of_a_topic_that_was_lost_is_not_taken_for_the_new_one(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rqretry.core.failure_record import latest, read_record
+from rqretry.core.failure_record import BY_HAND, latest, read_record
 from tests.model.model import DEAD, READY, RETRY
 from tests.model.simulation.calls import require
 from tests.model.simulation.ledger import Ledger, Place
@@ -41,13 +41,13 @@ def check_deaths(ledger: Ledger, records: Mapping[str, str]) -> None:
         made = ledger.counted[id_]
         lines = read_record(records.get(id_, ""))
         errors = latest(lines)
-        if errors and errors[-1].cause == "by_hand":  # an operator did not wait for the others
-            continue
-        require(made >= ledger.least_limit, f"{id_} is dead after {made} deliveries")
-        kept = made if len(lines) < _LINES else len(errors)
+        by_hand = bool(errors) and errors[-1].cause == BY_HAND  # an operator did not wait
+        ended = errors[:-1] if by_hand else errors
+        require(by_hand or made >= ledger.least_limit, f"{id_} is dead after {made} deliveries")
+        kept = made if len(lines) < _LINES else len(ended)
         require(
-            [error.attempt for error in errors] == [*range(1, made + 1)][-kept:]
-            and {error.cause for error in errors} <= _CAUSES,
+            [error.attempt for error in ended] == [*range(1, made + 1)][made - kept :]
+            and {error.cause for error in ended} <= _CAUSES,
             f"{id_} is dead after {made} deliveries, and its record has {errors}",
         )
 

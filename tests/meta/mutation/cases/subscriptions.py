@@ -24,6 +24,16 @@ def of_any_byte(original: Any) -> Any:
     return lambda self, group, _byte: original(self, group, self.byte_of(group))
 
 
+def only(explicit: bool) -> Any:
+    """Whether what a consumer declares is for what is there, and for what is new, is all one."""
+
+    def make(original: Any) -> Any:
+        return lambda *given, **_: original(*given, explicit=explicit)
+
+    return make
+
+
+TOPICS_AND_GROUPS = "tests/contract/integration/test_topics_and_groups.py::"
 NEXT_ONE = "tests/lua/test_leave.py::test_what_ended_a_membership_does_nothing_in_the_next_one"
 ENDS = {"leave": 2, "purge": 3, "purge_blocked": 3, "purge_list": 4}
 
@@ -43,4 +53,14 @@ CASES = (
     *(case("R64", f"{script} does not ask which membership is meant",
            LuaLine(script, f"ARGV[{at}] = ''"), f"{NEXT_ONE}[redis-7-{script}]")
       for script, at in ENDS.items()),
+    case("R144", "a group that is made anew has the settings of any group",
+         Symbol("Subscriptions._joined", only(explicit=False)),
+         f"{TOPICS_AND_GROUPS}"
+         "test_a_worker_whose_server_lost_everything_joins_again_as_it_was_declared"
+         "[redis-7-supervised]"),
+    case("R144", "a worker that joins again undoes what operators have set",
+         Symbol("Subscriptions._joined", only(explicit=True)),
+         f"{TOPICS_AND_GROUPS}"
+         "test_a_worker_that_joins_again_leaves_a_group_that_is_there_as_operators_have_set_it"
+         "[redis-7]"),
 )  # fmt: skip
