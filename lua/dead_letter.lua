@@ -58,16 +58,18 @@ local function find_them()
   return here
 end
 
-for id, answer in pairs(answers) do
-  if answer == '1' and call('HEXISTS', bodies, id) == 0 then
-    answers[id] = '0'
+-- A message without a body stays: it is fsck's.
+local function with_bodies()
+  for id, answer in pairs(answers) do
+    if answer == '1' and call('HEXISTS', bodies, id) == 0 then
+      answers[id] = '0'
+    end
   end
+  return answers
 end
-local taken, kept, over, window = sort_out(keys, byte, ids, answers, find_them())
-local dying, gone = {}, {}
-for n, at in ipairs(taken) do
-  dying[n], gone[n] = ids[at], members[at]
-end
+
+local taken, kept, over, window = sort_out(keys, byte, ids, with_bodies(), find_them())
+local dying, gone = pick(ids, taken), pick(members, taken)
 
 local function end_them()
   local entries, records = call('HMGET', attempts, unpack(dying)), call('HMGET', failures, unpack(dying))

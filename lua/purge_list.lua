@@ -47,10 +47,7 @@ for _, id in ipairs(#ARGV < FIRST and ids or {}) do
   answers[id] = '1'
 end
 local taken, kept, over, window = sort_out(keys, byte, ids, answers)
-local gone = {}
-for n, at in ipairs(taken) do
-  gone[n] = ids[at]
-end
+local gone = pick(ids, taken)
 if #kept > 0 then
   call('RPUSH', location, unpack(kept))
 end

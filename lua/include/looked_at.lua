@@ -21,3 +21,11 @@ local function sort_out(keys, byte, ids, answers, is_here)
   end
   return taken, kept, over, window
 end
+
+local function pick(list, indexes)
+  local picked = {}
+  for n, at in ipairs(indexes) do
+    picked[n] = list[at]
+  end
+  return picked
+end
