@@ -25,9 +25,9 @@ def ordered(client: Client) -> Client:
     return client
 
 
-def drained(client: Client) -> dict[str | None, list[Any]]:
+def drained(client: Client, **options: Any) -> dict[str | None, list[Any]]:
     """All that there is, by message group in the order of delivery; never two of one at once."""
-    consumer = client.simple_consumer("t", group="g")  # finds all partitions as it joins
+    consumer = client.simple_consumer("t", group="g", **options)  # finds all partitions as it joins
     found: dict[str | None, list[Any]] = defaultdict(list)
     while received := consumer.receive(32, wait=0):
         names = [message.message_group for message in received]
@@ -50,6 +50,23 @@ async def test_a_producer_that_lives_through_growth_keeps_its_message_groups_tog
             producer.publish("t", number, message_group=name)
 
     assert drained(producer) == {name: [0, 1, 2] for name in NAMES}
+
+
+async def test_a_topic_that_was_lost_and_came_back_with_more_partitions_is_read_again(
+    lab: Lab,
+) -> None:
+    old, new = lab.client(), lab.client()
+    old.admin.create_topic("t")
+    old.publish("t", "before")
+    lab.redis.flushall()
+    new.admin.create_topic("t", 4)
+
+    for client in (new, old):
+        for name in NAMES:
+            client.publish("t", client is old, message_group=name)
+
+    found = drained(new, create_group=True, ordered=True)
+    assert found == {name: [False, True] for name in NAMES}
 
 
 async def test_a_bulk_that_learns_of_growth_is_sent_to_the_new_partitions(lab: Lab) -> None:

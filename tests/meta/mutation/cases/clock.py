@@ -41,8 +41,8 @@ def unnoticed(_original: Any) -> Any:
 CASES = (
     case("R2", "the versions of a topic that was lost begin again",
          Symbol("CatalogStore.first_version", from_one),
-         "tests/contract/integration/test_topics_and_groups.py::"
-         "test_what_a_client_knows_of_a_topic_that_was_lost_is_not_taken_for_the_new_one"),
+         "tests/contract/integration/test_growth_order.py::"
+         "test_a_topic_that_was_lost_and_came_back_with_more_partitions_is_read_again"),
     case("R27", "time is noted by what is written alone",
          sends("HSET", "meta", "if #args == 4 and args[1] == 'mark' then return 0 end"),
          f"{CLOCK}test_a_retry_comes_where_nothing_is_written_after_a_step_back"),
