@@ -13,8 +13,9 @@ local call = redis.call
   KEYS   meta config ready inflight attempts failures dead bodies big pending kept kept_bodies location events
          counters wake order heads message_groups keyed message_keys
   ARGV   group actor record (one line of JSON for the failure record) since upto (times in ms: the first
-         that counts and the first that does not) limit
-  REPLY  entries looked at (0: nothing is left), messages given
+         that counts and the first that does not) limit route (the version that the caller knows: behind a newer
+         one nothing is given)
+  REPLY  entries looked at (0: nothing is left; -1: the route is newer), messages given
   COST   O(limit * log size); 25 commands, 3 where some have message keys, 2 a message
 ]]
 -- @include clock
@@ -31,9 +32,13 @@ local call = redis.call
 local BIG, READ_BYTES = 8192, 1048576
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'floor')
-local byte, clock = settings[1], read_clock(meta)
+local byte = settings[1]
+local clock, version = read_clock(meta, nil, 'route')
 local ordered = settings[2]
 -- @include ordering
+if tonumber(version or 0) > route then
+  return { -1, 0 }
+end
 local ids = byte and call('ZRANGEBYSCORE', location, since, '(' .. upto, 'LIMIT', 0, limit) or {}
 if #ids == 0 then
   return { 0, 0 }

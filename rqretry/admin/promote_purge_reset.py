@@ -226,7 +226,9 @@ def reset(
 
     Raises:
         GroupNotFound: There is no such group.
-        InvalidArgument: `to` is something else, or a time and the topics of the group keep nothing.
+        InvalidArgument: `to` is something else, or a time and the topics of the group keep nothing;
+            or the group is ordered, and one of them got more partitions since then.
+        ConfigError: The group is ordered, and a topic of it is being changed.
         QueueFull: The server is at its memory limit; the next call continues.
     """
     start = check_start(to, name="to")
@@ -255,6 +257,14 @@ def _replay(
             f"group {show(record.name)} cannot go back to a time, since no topic of it keeps what"
             " was consumed: rqretry topic set TOPIC --keep 24h keeps what is consumed from then on"
         )
+    now_ms = yield from context.catalog.store.now_ms()
+    for topic in known if record.ordered else ():
+        if max(since_ms, now_ms - topic.keep_ms) < topic.grown_ms:
+            raise InvalidArgument(
+                f"to {date(since_ms)}: topic {show(topic.name)} got more partitions after that, and"
+                f" ordered group {show(record.name)} would get what was consumed before beside what"
+                f" is published now; give {date(topic.grown_ms + 1)} or later"
+            )
     if not dry_run:
         return (yield from context.catalog.backfill.replay(record.name, since_ms))
     places = yield from context.places(record)

@@ -127,8 +127,9 @@ class PartitionGrowth(CatalogPart):
         else:
             yield from self.open(record)
             yield from self._refuse_ordered(record)
+        now_ms = yield from store.now_ms()
         grown = yield from self._change(
-            record, lambda old: old.open(record.closed, old.all_partitions)
+            record, lambda old: old.open(record.closed, old.all_partitions, now_ms)
         )
         if grown.partitions < record.all_partitions:
             raise ConfigError(

@@ -113,22 +113,41 @@ class Backfill(CatalogPart):
 
         record = yield from store.groups.change(name, begun)
         given, (since, upto) = 0, record.replaying
-        for topic, number in (yield from store.partitions_of(record.topics)):
-            keys = store.group_keys(topic, number, name)
-            given += yield from replay_all(keys, keys.consumed, since, upto, store.actor)
+        for topic in (yield from store.topics_of(record.topics)):
+            if record.ordered and topic.closed:
+                raise _changing(topic.name)
+            first, route = since, operate.ANY_ROUTE
+            if record.ordered:  # what came before that may have to go to another partition now
+                first, route = max(since, topic.grown_ms), topic.version
+            for number in range(topic.partitions):
+                keys = store.group_keys(topic.name, number, name)
+                given += yield from replay_all(keys, keys.consumed, first, upto, store.actor, route)
         yield from store.groups.swap(name, lambda old: old and replace(old, replaying=()))
         return given, upto
 
 
+def _changing(topic: str) -> ConfigError:
+    return ConfigError(
+        f"topic {show(topic)} is being changed; repeat this, and it continues where it was"
+    )
+
+
 def replay_all(
-    keys: GroupKeys, key: str, since_ms: int, upto_ms: int, actor: str
+    keys: GroupKeys,
+    key: str,
+    since_ms: int,
+    upto_ms: int,
+    actor: str,
+    route: int = operate.ANY_ROUTE,
 ) -> Operation[int]:
     """Deliver again what `key` has of this time in one partition, page by page; how many."""
     given, record = 0, describe_replay(actor)
     while True:
         page: operate.ReplayCount = yield operate.replay(
-            keys, key, actor=actor, record=record, since_ms=since_ms, upto_ms=upto_ms
+            keys, key, actor=actor, record=record, since_ms=since_ms, upto_ms=upto_ms, route=route
         )
+        if page.looked < 0:
+            raise _changing(keys.partition.topic)
         given += page.given
         if not page.looked:
             return given

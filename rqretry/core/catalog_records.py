@@ -72,6 +72,8 @@ class TopicRecord:
     """From how many bytes on publishers compress a body; 0: not at all."""
     closed: int = 0
     """The version that closed it: publishers wait while it gets more partitions. 0: it is open."""
+    grown_ms: int = 0
+    """When it got more partitions for the last time; 0: never."""
 
     @property
     def all_partitions(self) -> int:
@@ -90,14 +92,15 @@ class TopicRecord:
             return self
         return replace(self, version=self.version + 1, closed=self.version + 1)
 
-    def open(self, closed: int, partitions: int) -> "TopicRecord":
+    def open(self, closed: int, partitions: int, now_ms: int = 0) -> "TopicRecord":
         """The record that publishers may use again, if it is still closed by this version."""
         if self.closed != closed:
             return self
         growing = 0 if partitions == self.all_partitions else self.growing
         return replace(
-            self, version=self.version + 1, partitions=partitions, growing=growing, closed=0
-        )
+            self, version=self.version + 1, partitions=partitions, growing=growing, closed=0,
+            grown_ms=now_ms or self.grown_ms,
+        )  # fmt: skip
 
     @property
     def route(self) -> Route:

@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 _STATE_PARTS = 4
 MAX_REDRIVEN, MAX_REPLAYED = 250, 75
+ANY_ROUTE = 2**53
 """Messages in a call: each may have a message group, or 16 message keys of 6 µs each."""
 
 
@@ -221,16 +222,17 @@ def catch_up(
 
 def replay(
     keys: GroupKeys, key: str, *, actor: str, record: str, since_ms: int, upto_ms: int,
-    limit: int = MAX_REPLAYED,
+    limit: int = MAX_REPLAYED, route: int = ANY_ROUTE,
 ) -> Command[ReplayCount]:  # fmt: skip
     """Committed to ready: one page of what `key` has of the time, as far as bodies are kept.
 
     `key`: what the group has consumed, or what the partition keeps. `record`: as for `redrive`.
+    `route`: its newest version that is known; behind a newer one nothing is given.
     """
     return call(
         keys.scripts,
         "replay",
-        (keys.group, actor, record, since_ms, upto_ms, limit),
+        (keys.group, actor, record, since_ms, upto_ms, limit, route),
         lambda reply: ReplayCount(*map(int, reply)),
         location=key,
     )

@@ -114,7 +114,7 @@ repair_places: meta config ready retry inflight attempts failures dead deaths du
     then ids or members
 replay: meta config ready inflight attempts failures dead bodies big pending kept kept_bodies
     location events counters wake order heads message_groups keyed message_keys | group actor
-    record since upto limit:number
+    record since upto limit:number route:number
 rollback: meta halves half_of closed bodies big ids_key events counters keyed message_keys |
     transaction worker limit:number
 roster: meta workers worker_details | after_ms:number

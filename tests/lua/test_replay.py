@@ -109,6 +109,16 @@ def test_what_another_group_still_owes_is_given_without_a_second_body(world: Wor
     assert world.lease().ids == ["a"]
 
 
+def test_nothing_is_given_behind_a_newer_route(world: World) -> None:
+    world.subscribe(ordered=True)
+    keeping(world)
+    consumed(world, "a")
+    with world.changes() as changed:
+        assert world.replay(route=world.route.version - 1) == (-1, 0)
+    assert changed == {}
+    assert world.replay(route=world.route.version) == (1, 1)
+
+
 def test_each_group_replays_what_it_did_itself(world: World) -> None:
     world.subscribe()
     world.subscribe("h")

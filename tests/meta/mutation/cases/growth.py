@@ -9,11 +9,20 @@ IDLE = "tests/contract/integration/test_idle_costs.py::"
 LOOPS = "tests/contract/integration/test_idle_loops.py::"
 JOINS = "tests/contract/testing/test_promises.py::test_what_many_groups_cost_follows_their_number"
 GROWTH = "tests/contract/integration/test_growth_order.py::"
+REPLAYED = (
+    "tests/contract/integration/test_growth_replay.py::"
+    "test_what_was_consumed_before_growth_is_not_replayed_beside_what_is_published_now"
+)
 
 
 def stays_open(_: Any) -> Any:
     """A topic that gets partitions is not closed."""
     return lambda record: record
+
+
+def undated(original: Any) -> Any:
+    """Nobody knows when a topic got more partitions."""
+    return lambda self, closed, partitions, _now_ms=0: original(self, closed, partitions)
 
 
 def as_addressed(original: Any) -> Any:
@@ -105,6 +114,10 @@ CASES = (
          Symbol("Publishing.call", as_addressed),
          f"{GROWTH}test_a_producer_that_lives_through_growth_keeps_its_message_groups_together",
          f"{GROWTH}test_a_bulk_that_learns_of_growth_is_sent_to_the_new_partitions"),
+    case("R133", "nobody knows when a topic got more partitions", Symbol("TopicRecord.open", undated),
+         REPLAYED),
+    case("R133", "a replay goes on while the topic grows", LuaLine("replay", "ARGV[7] = 2 ^ 53"),
+         "tests/lua/test_replay.py::test_nothing_is_given_behind_a_newer_route"),
     case("R39", "a topic that came back with other partitions is not published to",
          Symbol("Topics._found_or_made", no_other_number),
          "tests/contract/integration/test_partition_growth.py::"
