@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 OVERHEAD = 256
 """What a kept message counts more than its body, in bytes."""
+CALLS = 2048
+"""So many calls of one millisecond have times of their own."""
 
 
 class Kept(NamedTuple):
     """A message that no group owes."""
 
-    at: int
-    call: int
+    at: float
     size: int
     content: str
     name: str
@@ -34,10 +35,9 @@ class Keep:
     keep_ms: int | None = None
     most_bytes: int = 0
     sizes: dict[str, int] = field(default_factory=dict)
-    consumed: dict[str, dict[str, int]] = field(default_factory=dict)
+    consumed: dict[str, dict[str, float]] = field(default_factory=dict)
     kept: dict[str, Kept] = field(default_factory=dict)
     swept_ms: int = 0
-    _calls: int = 0
 
     def configure(self, keep_ms: int, most_bytes: int) -> None:
         """A newer route says so."""
@@ -50,10 +50,12 @@ class Keep:
         """A group is done with these; of the last ones no group owes any more: content and name."""
         if not self.keep_ms:
             return
-        self._calls += 1
-        self.consumed.setdefault(group, {}).update(dict.fromkeys(ids, now))
+        consumed = self.consumed.setdefault(group, {})
+        newest = max(consumed.values(), default=0.0)
+        at = max(float(now), newest + 1 / CALLS)  # the calls of one group are told apart
+        consumed.update(dict.fromkeys(ids, at))
         for id_, content, name in last:
-            self.kept[id_] = Kept(now, self._calls, self.sizes.get(id_, 0), content, name)
+            self.kept[id_] = Kept(at, self.sizes.get(id_, 0), content, name)
 
     def page(self, group: str, since: int, upto: int) -> list[str]:
         """What a replay of this time looks at, and no other one after it."""
@@ -69,7 +71,7 @@ class Keep:
             return
         self.swept_ms = end = now - self.keep_ms
         each = math.ceil(min(limit, 10 * limit / len(groups))) if groups else limit
-        oldest = sorted(self.kept.items(), key=lambda one: (one[1].at, one[1].call, one[0]))
+        oldest = sorted(self.kept.items(), key=lambda one: (one[1].at, one[0]))
         held = sum(OVERHEAD + one.size for one in self.kept.values())
         gone: set[str] = set()
         for id_, one in oldest[:each]:
@@ -86,10 +88,10 @@ class Keep:
 
     def settle_doubts(self, kept: set[str], consumed: dict[str, set[str]]) -> None:
         """What the server holds says what became of what was kept in the last millisecond."""
-        for id_ in [i for i, one in self.kept.items() if one.at == self.swept_ms]:
+        for id_ in [i for i, one in self.kept.items() if int(one.at) == self.swept_ms]:
             if id_ not in kept:
                 del self.kept[id_]
         for group, there in self.consumed.items():
-            for id_ in [i for i, at in there.items() if at == self.swept_ms]:
+            for id_ in [i for i, at in there.items() if int(at) == self.swept_ms]:
                 if id_ not in consumed.get(group, there):
                     del there[id_]

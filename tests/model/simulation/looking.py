@@ -136,13 +136,11 @@ def _compare_partition(place: Place, held: Held) -> None:
 def _compare_kept(place: Place, held: Held, groups: dict[str, Held]) -> None:
     consumed = {name: found["consumed"] for name, found in groups.items()}
     place.keep.settle_doubts({*held["kept"]}, {name: {*ids} for name, ids in consumed.items()})
-    times = {id_: int(at) for id_, at in held["kept"].items()}
-    _same("kept", times, {id_: one.at for id_, one in place.keep.kept.items()})
+    _same("kept", held["kept"], {id_: one.at for id_, one in place.keep.kept.items()})
     bodies = {id_ for id_ in held["kept_bodies"] if not id_.startswith("\0")}
     _same("kept bodies", bodies, place.keep.kept.keys())
     for name, ids in consumed.items():
-        times = {id_: int(at) for id_, at in ids.items()}
-        _same(f"consumed by {name}", times, place.keep.consumed.get(name, {}))
+        _same(f"consumed by {name}", ids, place.keep.consumed.get(name, {}))
 
 
 def _compare_group(place: Place, ledger: Ledger, found: Held) -> None:

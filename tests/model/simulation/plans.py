@@ -177,7 +177,7 @@ def draw(chance: Chance) -> Plan:
         denies=chance.one("plan/denied", DENIED) if some("denied", 0.1) else "",
         restart="" if growth else _restart(chance.share("plan/restart")),
         anew=chance.one("plan/made anew", (0.0, 0.1, 0.1, 0.1, 0.1, 1.0)),
-        keep=_keep(chance) if some("keep", 0.1) and not growth else None,
+        keep=_keep(chance) if some("keep", 0.1) else None,
         every_s=_interval(chance, clock) if some("schedule", 0.08) else 0,
     )  # fmt: skip
     if plan.keep:

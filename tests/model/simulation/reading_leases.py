@@ -226,6 +226,10 @@ class Leases(Reading):
             require(reply == [0, 0], f"a replay for a group that is not there: {reply}")
             return
         since, upto = int(args[3]), int(args[4])
+        newer = place.route.version > int(args[6])
+        require((reply[0] < 0) == newer, f"a replay behind a newer route ({newer}): {reply}")
+        if newer:
+            return
         require(since >= self.asked[args[0]], f"{args[0]} goes back to {since}, not {self.asked}")
         require(upto <= self.now + 1 or self.wrong, f"{args[0]} replays what it has not consumed")
         found = place.replay(args[0], since, upto, self.now)
