@@ -82,7 +82,8 @@ class World:
             at = due + late
             kind = self._failure(number, at, chance)
             how = "fail" if kind else "succeed"
-            attempts.append(Attempt(at, at + took, how, late if attempts else 0, kind=kind))
+            late = late if attempts else 0
+            attempts.append(Attempt(at, at + took, how, late, kind=kind, handler=float(took)))
             if not kind or len(attempts) == policy.deliveries:
                 outcome = DEAD if kind else COMMITTED
                 return Case(self.ready[number], tuple(attempts), len(attempts), outcome)

@@ -248,3 +248,34 @@ spark_options = grouped(
     ),
 )
 """--master and --conf: where Spark runs, and its settings."""
+
+
+def _both(context: click.Context, _parameter: click.Parameter, compare: bool) -> bool:  # noqa: FBT001 - click
+    if compare and None in (context.params.get("since"), context.params.get("until")):
+        raise click.UsageError("--compare needs a time to compare: give --since and --until")
+    return compare
+
+
+period_options = grouped(
+    click.option(
+        "--since",
+        metavar="DATE",
+        callback=read_date,
+        is_eager=True,
+        help="Only events from a date on.",
+    ),
+    click.option(
+        "--until",
+        metavar="DATE",
+        callback=read_date,
+        is_eager=True,
+        help="Only events before a date.",
+    ),
+    click.option(
+        "--compare",
+        is_flag=True,
+        callback=_both,
+        help="Also show as long a time before --since.",
+    ),
+)
+"""--since, --until and --compare: which events of an archive."""

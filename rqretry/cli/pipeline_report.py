@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import json_command, read_date, spark_options, target_of
+from rqretry.cli.options import json_command, period_options, spark_options, target_of
 from rqretry.cli.output import print_fields, print_records, print_summary, print_table
 from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
@@ -20,9 +20,11 @@ from rqretry.spark.sessions import session_for
     "--out", "output", metavar="FOLDER", required=True, help="For the tables and the page."
 )
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
-@click.option("--since", metavar="DATE", callback=read_date, help="Only events from a date on.")
-@click.option("--until", metavar="DATE", callback=read_date, help="Only events before a date.")
-@click.option("--compare", is_flag=True, help="Also compare with as long a time before --since.")
+@period_options
+@click.option(
+    "--hourly-cost", metavar="AMOUNT", type=float, help="What an hour of a handler costs."
+)
+@click.option("--dashboard", metavar="URL", help="Message ids of the page are links to it.")
 @spark_options
 @json_command
 def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
@@ -34,8 +36,6 @@ def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -
     """
     if live == (given["archive"] is not None):
         raise click.UsageError("give either --from FOLDER or --live")
-    if given["compare"] and None in (given["since"], given["until"]):
-        raise click.UsageError("--compare needs a time to compare: give --since and --until")
     master, config = given.pop("master"), given.pop("config")
     if live:
         with connected(context):

@@ -10,7 +10,7 @@ from rqretry.cli.options import (
     Whole,
     duration,
     json_option,
-    read_date,
+    period_options,
     server_options,
     spark_options,
     whole_or,
@@ -53,8 +53,7 @@ _TIMES = ("to_success_p50", "to_success_p95")
 @click.option(
     "--window", default="1m", callback=duration(0.001), help="Window of the peak; default 1m."
 )
-@click.option("--since", metavar="DATE", callback=read_date, help="Only events from a date on.")
-@click.option("--until", metavar="DATE", callback=read_date, help="Only events before a date.")
+@period_options
 @click.option(
     "--simulations",
     type=Whole(min=1),
@@ -85,10 +84,11 @@ def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> Non
 
 
 def _print(summary: SimulationSummary, window: float) -> None:
-    for (topic, group), rows in groupby(summary.rows, lambda row: (row["topic"], row["group"])):
-        listed = list(rows)
-        click.echo(clean(f"{topic} / {group}: {listed[0]['messages']} messages"))
-        print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in listed])
+    for when, rows in (("", summary.rows), (" in the time before", summary.before)):
+        for (topic, group), listed in groupby(rows, lambda row: (row["topic"], row["group"])):
+            first, *others = listed
+            click.echo(clean(f"{topic} / {group}{when}: {first['messages']} messages"))
+            print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in (first, *others)])
     if summary.back_test:
         names = ("figure", "model", "naive", "intervals")
         tested = [tuple(_share(row[name]) for name in names) for row in summary.back_test]
@@ -106,12 +106,16 @@ def _share(value: object) -> object:
     return "-" if value is None else value
 
 
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     mine = row["scenario"] == OBSERVED
     chosen = ("policy", "max_retries", "not_known")
     policy, retries, unknown = ("-" if mine else row[name] for name in chosen)
     return (
         policy, retries, row["scenario"], row["committed"], row["dead"], row["unfinished"], unknown,
-        row["deliveries"], f"{row['handler_seconds']:.1f}", row["peak"],
+        row["deliveries"], _seconds(row["handler_seconds"]), row["peak"],
         *("-" if row[part] is None else spell(row[part]) for part in _TIMES),
     )  # fmt: skip

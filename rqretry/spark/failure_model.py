@@ -4,11 +4,12 @@ Failures of one kind (one fingerprint) have up to four sources. *Outages* are ti
 delivery fails, or most do. Outside of them a message may be *permanent*: it fails whenever it is
 tried. It may be *early*: it fails until a time of its own has come. Every other delivery fails by
 *chance*. Which of these a kind has is decided by the Bayesian information criterion, and how often
-each occurs by expectation maximisation. Times are milliseconds.
+each occurs by expectation maximisation; how certain that is, is drawn (failure_draws.py). Times are
+milliseconds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,11 @@ SUCCESS = -1
 _OUTAGE_RATE, _DOUBT = 0.9, 4.0
 _ROUNDS, _STEPS = 4, 40
 _HALF = 0.5
+_GAPS = 20
 _TINY = 1e-9
 _SHAPES = (0.5, 1.0, 2.0, 4.0)
 _SCALES = 24
-_PERMANENT, _EARLY = 1, 2
+PERMANENT, EARLY = 1, 2
 
 
 class Trials(NamedTuple):
@@ -52,42 +54,57 @@ class Outage(NamedTuple):
     """A time in which deliveries fail; its edges lie somewhere between two deliveries.
 
     Attributes:
-        after, begun: The success before it, and its first failure.
-        ended, before: Its last failure, and the success behind it.
+        begin: The success before it, and the failures behind that, in time.
+        end: The success behind it, and the failures before that, from the last one on; if it had
+            not ended, an infinite time instead of the success.
         failed, succeeded: What became of the first deliveries in it.
     """
 
-    after: float
-    begun: float
-    ended: float
-    before: float
+    begin: "Edge"
+    end: "Edge"
     failed: int
     succeeded: int
+
+    @property
+    def outside(self) -> tuple[float, float]:
+        """The successes before and behind it."""
+        return float(self.begin.at[0]), float(self.end.at[0])
+
+    @property
+    def inside(self) -> tuple[float, float]:
+        """Its first and its last failure."""
+        return float(self.begin.at[1]), float(self.end.at[1])
+
+
+class Edge(NamedTuple):
+    """Where an outage begins or ends: in a gap between these deliveries, the outermost one first.
+
+    Attributes:
+        at: When they were.
+        anyway: Which of them may have failed in any case: retries of what never succeeded.
+    """
+
+    at: Floats
+    anyway: Flags
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of failure.
+    """One kind of failure: estimates, or many draws of each of them.
 
     Attributes:
         outages: When it was out.
-        failed, succeeded: Deliveries that chance decided; expected numbers.
+        chance: How often a delivery fails by chance.
         permanent, early: The share of messages.
         scale, shape: Of the log-logistic distribution of how long a message is early.
     """
 
     outages: tuple[Outage, ...]
-    failed: float
-    succeeded: float
-    permanent: float = 0.0
-    early: float = 0.0
-    scale: float = 1.0
-    shape: float = 1.0
-
-    @property
-    def chance(self) -> float:
-        """How often a delivery fails by chance."""
-        return (self.failed + _HALF) / (self.failed + self.succeeded + 1)
+    chance: Any = 0.0
+    permanent: Any = 0.0
+    early: Any = 0.0
+    scale: Any = 1.0
+    shape: Any = 1.0
 
     def early_at(self, elapsed: Floats) -> Floats:
         """The probability that an early message is no longer early after so long."""
@@ -127,8 +144,12 @@ class Seen(NamedTuple):
     since: Floats
     until: Floats
 
+    def at_places(self, places: Any) -> "Seen":
+        """Of some of them."""
+        return Seen(*(column[places] for column in self))
 
-def fit(trials: Trials, kinds: int) -> list[Kind]:
+
+def fit(trials: Trials, kinds: int) -> list[tuple[Kind, Seen]]:
     """Estimate each kind; what failed in another way says nothing about it."""
     found = []
     for number in range(kinds):
@@ -137,22 +158,20 @@ def fit(trials: Trials, kinds: int) -> list[Kind]:
     return found
 
 
-def fit_kind(trials: Trials) -> Kind:
+def fit_kind(trials: Trials) -> tuple[Kind, Seen]:
     """Estimate one kind from the deliveries that failed in this way or succeeded."""
     order = np.argsort(trials.at, kind="stable")
     trials = trials.at_places(order)
-    bad = trials.kind != SUCCESS
-    outages = _outages(trials, bad)
+    outages = _outages(trials, trials.kind != SUCCESS)
     seen = seen_of(trials, outages)
-    tried = seen.failed > 0
-    kind, best = Kind(tuple(outages), 0.0, 0.0), np.inf
-    for sources in ((), (_PERMANENT,), (_EARLY,), (_PERMANENT, _EARLY)):
-        candidate, likelihood = _maximised(kind, seen, tried, sources)
-        parameters = 1 + (_PERMANENT in sources) + 3 * (_EARLY in sources)
-        score = parameters * np.log(max(2, len(tried))) - 2 * likelihood
+    kind, best = Kind(tuple(outages)), np.inf
+    for sources in ((), (PERMANENT,), (EARLY,), (PERMANENT, EARLY)):
+        candidate, likelihood = _maximised(kind, seen, sources)
+        parameters = 1 + (PERMANENT in sources) + 3 * (EARLY in sources)
+        score = parameters * np.log(max(2, len(seen.failed))) - 2 * likelihood
         if score < best - _TINY:
             kind, best = candidate, score
-    return kind
+    return kind, seen
 
 
 def seen_of(trials: Trials, outages: Sequence[Outage]) -> Seen:
@@ -161,7 +180,8 @@ def seen_of(trials: Trials, outages: Sequence[Outage]) -> Seen:
     np.minimum.at(start, trials.message, trials.at)
     outside = np.ones(len(trials.at), bool)
     for one in outages:
-        outside &= (trials.at <= one.after) | (trials.at >= one.before)
+        before, behind = one.outside
+        outside &= (trials.at <= before) | (trials.at >= behind)
     bad = outside & (trials.kind != SUCCESS)
     good = outside & (trials.kind == SUCCESS)
     elapsed = trials.at - start[trials.message]
@@ -175,31 +195,31 @@ def seen_of(trials: Trials, outages: Sequence[Outage]) -> Seen:
     return Seen(failed[used], succeeded[used], since[used], until[used])
 
 
-def _maximised(
-    before: Kind, seen: Seen, tried: Flags, sources: tuple[int, ...]
-) -> tuple[Kind, float]:
+def _maximised(before: Kind, seen: Seen, sources: tuple[int, ...]) -> tuple[Kind, float]:
     """Expectation maximisation with these sources beside chance; and the log-likelihood."""
-    count = max(1, len(tried))
-    share = float(tried.sum()) / count / (1 + len(sources))
+    count = max(1, len(seen.failed))
+    share = float((seen.failed > 0).sum()) / count / (1 + len(sources))
     kind = Kind(
-        before.outages, seen.failed.sum() * _HALF, seen.succeeded.sum(),
-        share if _PERMANENT in sources else 0.0, share if _EARLY in sources else 0.0,
+        before.outages, _chance(seen.failed.sum() * _HALF, seen.succeeded.sum()),
+        share if PERMANENT in sources else 0.0, share if EARLY in sources else 0.0,
         *_start_of_early(seen),
     )  # fmt: skip
     for step in range(_STEPS):
         weights = np.stack(kind.sources(seen))
-        total = np.maximum(weights.sum(axis=0), _TINY * _TINY)
-        chance, permanent, early = weights / total
+        chance, permanent, early = weights / np.maximum(weights.sum(axis=0), _TINY * _TINY)
         scale, shape = kind.scale, kind.shape
-        if _EARLY in sources and step % 4 == 0:
+        if EARLY in sources and step % 4 == 0:
             scale, shape = _early_fit(seen, early)
         kind = Kind(
-            before.outages, float((chance * seen.failed).sum()),
-            float((chance * seen.succeeded).sum()),
+            before.outages, _chance((chance * seen.failed).sum(), (chance * seen.succeeded).sum()),
             float(permanent.sum()) / count, float(early.sum()) / count, scale, shape,
         )  # fmt: skip
     total = np.stack(kind.sources(seen)).sum(axis=0)
     return kind, float(np.log(np.maximum(total, _TINY * _TINY)).sum())
+
+
+def _chance(failed: float, succeeded: float) -> float:
+    return float(failed + _HALF) / float(failed + succeeded + 1)
 
 
 def _start_of_early(seen: Seen) -> tuple[float, float]:
@@ -210,20 +230,22 @@ def _start_of_early(seen: Seen) -> tuple[float, float]:
 def _early_fit(seen: Seen, weight: Floats) -> tuple[float, float]:
     """The best scale and shape of a grid."""
     used = weight > _TINY
-    since, until, weight = seen.since[used], seen.until[used], weight[used]
-    ends = np.concatenate([since, until[np.isfinite(until)]])
+    grid, spans = early_grid(seen.at_places(used))
+    scale, shape = grid[int(np.argmax(spans @ weight[used]))]
+    return float(scale), float(shape)
+
+
+def early_grid(seen: Seen) -> tuple[Floats, Floats]:
+    """Scales and shapes, and the log of how probable each makes what is seen of each message."""
+    ends = np.concatenate([seen.since, seen.until[np.isfinite(seen.until)]])
     ends = ends[ends > 0]
     if not len(ends):
-        return 1.0, 1.0
-    best, found = -np.inf, (1.0, 1.0)
-    for scale in np.geomspace(ends.min() / 2, ends.max() * 2, _SCALES):
-        for shape in _SHAPES:
-            kind = Kind((), 0, 0, 0, 1, float(scale), shape)
-            span = np.maximum(kind.early_at(until) - kind.early_at(since), _TINY)
-            score = float((weight * np.log(span)).sum())
-            if score > best:
-                best, found = score, (float(scale), shape)
-    return found
+        return np.ones((1, 2)), np.zeros((1, len(seen.since)))
+    scales = np.geomspace(ends.min() / 2, ends.max() * 2, _SCALES)
+    grid = np.array([(scale, shape) for scale in scales for shape in _SHAPES])
+    kind = Kind((), scale=grid[:, :1], shape=grid[:, 1:])
+    span = kind.early_at(seen.until) - kind.early_at(seen.since)
+    return grid, np.log(np.maximum(span, _TINY))
 
 
 def _outages(trials: Trials, bad: Flags) -> list[Outage]:
@@ -283,46 +305,24 @@ def _parts(scores: Floats, start: int, end: int, least: float) -> list[tuple[int
 
 
 def _outage(trials: Trials, bad: Flags, first: float, last: float) -> Outage:
-    good = trials.at[~bad]
-    before, behind = good[good < first], good[good > last]
-    after = float(before.max(initial=first - 1))
-    end = float(behind.min(initial=max(last + 1, float(trials.at.max()) + 1)))
-    inside = trials.first & (trials.at >= first) & (trials.at <= last)
-    late = trials.at[bad & (trials.at >= last) & (trials.at < end)]
-    ended = float(late.max(initial=last))
-    return Outage(after, first, ended, end, int((inside & bad).sum()), int((inside & ~bad).sum()))
+    at, good = trials.at, trials.at[~bad]
+    before = float(good[good < first].max(initial=first - 1))
+    behind = float(good[good > last].min(initial=np.inf))
+    lost = np.ones(trials.message.max(initial=-1) + 1, bool)
+    lost[trials.message[~bad]] = False
+    failures = bad & (before < at) & (at < behind)
+    anyway = lost[trials.message] & ~trials.first
+    inside = trials.first & (at >= first) & (at <= last)
+    return Outage(
+        _edge(before, at[failures], anyway[failures]),
+        _edge(behind, at[failures][::-1], anyway[failures][::-1]),
+        int((inside & bad).sum()),
+        int((inside & ~bad).sum()),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """The model as it may be in each of many simulations: estimates are not certain.
-
-    Attributes:
-        chance: Of each kind and simulation.
-        outages: Of each kind: for each outage, beginning, end and rate in each simulation.
-    """
-
-    chance: Floats
-    outages: tuple[tuple[tuple[Floats, Floats, Floats], ...], ...] = field(default=())
-
-    @classmethod
-    def of(cls, kinds: Sequence[Kind], size: int, rng: np.random.Generator) -> "Draws":
-        """So many draws."""
-        chance = [rng.beta(k.failed + _HALF, k.succeeded + _HALF, size) for k in kinds]
-        outages = tuple(tuple(_drawn(o, size, rng) for o in k.outages) for k in kinds)
-        return cls(np.array(chance).reshape(len(kinds), size), outages)
-
-    def rates(self, number: int, at: Floats) -> Floats:
-        """How often a delivery of a kind fails by chance or by an outage, at these times."""
-        rate: Floats = self.chance[number].copy()
-        for begun, ended, inside in self.outages[number]:
-            rate = np.where((begun <= at) & (at < ended), np.maximum(rate, inside), rate)
-        return rate
-
-
-def _drawn(one: Outage, size: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    begun = rng.uniform(one.after, one.begun, size)
-    ended = rng.uniform(one.ended, one.before, size)
-    if one.succeeded == 0:
-        return begun, ended, np.ones(size)
-    return begun, ended, rng.beta(one.failed + _HALF, one.succeeded + _HALF, size)
+def _edge(success: float, failures: Floats, anyway: Flags) -> Edge:
+    return Edge(
+        np.concatenate([[success], failures[:_GAPS]]),
+        np.concatenate([[False], anyway[:_GAPS]]),
+    )

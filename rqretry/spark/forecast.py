@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rqretry.spark.failure_model import SUCCESS, Draws, Flags, Floats, Kind, Seen, Trials, fit
+from rqretry.spark.failure_draws import Draws, posterior
+from rqretry.spark.failure_model import SUCCESS, Flags, Floats, Kind, Seen, Trials, fit
 from rqretry.spark.retry_model import COMMITTED, DEAD, Candidate, Case
 
 MOST_ATTEMPTS = 10_000
 """A message that is tried more often is not followed further."""
 _KEPT = 1000
+_DRAWS = 200
 _MOST_KINDS = 30
 _OTHERS = "others"
 
@@ -30,7 +32,7 @@ class Played(NamedTuple):
         begun: When the deliveries began, and in which simulations there were such.
         committed, dead: In which simulations it was; if neither, it was unfinished.
         deliveries: How many.
-        busy: How long handlers ran.
+        busy: How long handlers ran; not a number if that is not known.
         took: From ready to committed; not a number if it was not, or that is not known.
         drawn: Whether anything was.
     """
@@ -51,14 +53,16 @@ class Model:
     Attributes:
         names: The kinds of failure; the first ones have the models `kinds` in step.
         kinds: The model of each.
+        drawn: The same, each of its parameters as it may be, many times.
         rejects: The kinds by which a handler declares that no retry can help.
         expires: The kinds that are leases that ended.
-        took: How long deliveries took, of each kind and of SUCCESS.
+        took: How long deliveries and their handlers took, of each kind and of SUCCESS.
         late: How long after they were due retries began.
     """
 
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
+    drawn: tuple[Kind, ...]
     rejects: frozenset[int]
     expires: frozenset[int]
     took: Mapping[int, Floats]
@@ -86,11 +90,13 @@ class Model:
             kind.astype(np.int64),
             np.array([id(o) in firsts for _, o in attempts], bool),
         )
-        took = np.array([o.ended - o.begun for _, o in attempts], float)
+        took = np.array([(o.ended - o.begun, o.handler) for _, o in attempts], float)
         late = [o.late for case in cases for o in case.attempts[1:]] or [0]
+        fitted, rng = fit(trials, len(names)), np.random.default_rng(len(cases))
         return cls(
             tuple(names),
-            tuple(fit(trials, len(names))),
+            tuple(one for one, _ in fitted),
+            tuple(posterior(one, seen, _DRAWS, rng) for one, seen in fitted),
             frozenset(numbers.get(o.kind, others) for _, o in attempts if o.rejected),
             frozenset(numbers.get(o.kind, others) for _, o in attempts if o.how == "expire"),
             {n: took[kind == n][:_KEPT] for n in range(SUCCESS, len(names))},
@@ -126,7 +132,7 @@ class Forecast:
     def __post_init__(self) -> None:
         """Draw the model of each simulation."""
         same = np.random.default_rng(self.size)  # every task has the same models
-        self.draws = Draws.of(self.model.kinds, self.size, same)
+        self.draws = Draws.of(self.model.drawn, self.size, same)
         took = self.model.took.items()
         self._took = {kind: _resampled(seen, self.size, same) for kind, seen in took}
         self._late = _resampled(self.model.late, self.size, same)
@@ -136,8 +142,8 @@ class Forecast:
         return _one_of_each(self._late, np.arange(self.size), self.rng)
 
     def lasting(self, kind: Ints) -> Floats:
-        """How long deliveries take that end so, in each simulation."""
-        took = np.zeros(self.size)
+        """How long deliveries that end so take, and their handlers, in each simulation."""
+        took = np.zeros((self.size, 2))
         for number in np.unique(kind).tolist():
             mine = np.flatnonzero(kind == number)
             took[mine] = _one_of_each(self._took[number], mine, self.rng)
@@ -178,7 +184,7 @@ class _Run:
         self._permanent: dict[int, Flags] = {}
         self._early: dict[int, Floats] = {}
         self._deliveries = np.zeros(size, np.int64)
-        self._busy, self._took = np.zeros(size), np.full(size, np.nan)
+        self._busy, self._took = np.full(size, np.nan), np.full(size, np.nan)
         self._committed, self._dead = np.zeros(size, bool), np.zeros(size, bool)
         self._expired = np.zeros(size, bool)
 
@@ -197,9 +203,10 @@ class _Run:
             kind = self._first() if sure and number == 1 else self._kinds(at, number)
             took = self._all.lasting(kind)
             if sure and number == 1:
-                took = np.full(size, float(first.ended - first.begun))
-            self._busy += np.where(active, took, 0.0)
-            ended = at + took
+                took[:] = first.ended - first.begun, first.handler
+            handled = active & ~np.isnan(took[:, 1])
+            self._busy = np.where(handled, np.nan_to_num(self._busy) + took[:, 1], self._busy)
+            ended = at + took[:, 0]
             good = active & (kind == SUCCESS)
             self._committed |= good
             if self._case.ready is not None:
@@ -231,26 +238,25 @@ class _Run:
 
     def _draw_sources(self) -> None:
         """Whether the message is permanent or early, kind by kind, by what is seen of it."""
-        for number, kind in enumerate(self._all.model.kinds):
-            if not (kind.permanent or kind.early):
+        for number, kind in enumerate(self._all.draws.kinds):
+            if not (kind.permanent.any() or kind.early.any()):
                 continue
             seen = _unseen() if self._blind else self._seen(number, kind)
-            chance, permanent, early = (float(weight[0]) for weight in kind.sources(seen))
-            total = max(chance + permanent + early, 1e-300)
-            drawn = self._all.rng.random(self._all.size) * total
-            self._permanent[number] = drawn < permanent
-            low, high = (float(kind.early_at(edge)[0]) for edge in (seen.since, seen.until))
-            lasts = kind.early_for(self._all.rng.uniform(low, high, self._all.size))
-            is_early = (permanent <= drawn) & (drawn < permanent + early)
-            self._early[number] = np.where(is_early, self._start + lasts, -np.inf)
+            chance, permanent, early = kind.sources(seen)
+            drawn = self._all.rng.random(self._all.size) * (chance + permanent + early)
+            self._permanent[number] = (chance <= drawn) & (drawn < chance + permanent)
+            low, high = kind.early_at(seen.since), kind.early_at(seen.until)
+            lasts = kind.early_for(low + (high - low) * self._all.rng.random(self._all.size))
+            is_early = drawn >= chance + permanent
+            self._early[number] = np.where(is_early & (early > 0), self._start + lasts, -np.inf)
 
     def _seen(self, number: int, kind: Kind) -> Seen:
         failed = succeeded = 0
         since, until = 0.0, np.inf
-        model = self._all.model
+        model, outside = self._all.model, [one.outside for one in kind.outages]
         for one in self._case.attempts:
             which, elapsed = model.number(one.kind), float(one.begun - self._start)
-            out = any(o.after < one.begun < o.before for o in kind.outages)
+            out = any(low < one.begun < high for low, high in outside)
             if out or which not in (number, SUCCESS):
                 continue
             if which == SUCCESS:
@@ -286,7 +292,7 @@ class _Run:
 
 def _resampled(seen: Floats, size: int, rng: np.random.Generator) -> Floats:
     """What each simulation draws from: what was seen is a sample, too."""
-    seen = seen if len(seen) else np.zeros(1)
+    seen = seen if len(seen) else np.zeros((1, *seen.shape[1:]))
     return rng.choice(seen, (size, len(seen)))
 
 
@@ -306,7 +312,9 @@ def observed(case: Case) -> Played:
         yes & committed,
         yes & (case.outcome == DEAD),
         np.array([len(own)]),
-        np.array([float(sum(one.ended - one.begun for one in own))]),
+        np.array(
+            [sum(known) if (known := [o.handler for o in own if o.handler is not None]) else np.nan]
+        ),
         np.array([float(took)]),
         drawn=False,
     )

@@ -16,12 +16,17 @@ FROM {history}
 """
 
 DELIVERIES = """
-SELECT topic, `group`, message_id, attempt, buffer, handler,
+SELECT topic, `group`, message_id, attempt, buffer, handler, event_time AS at,
+       next_type AS error_type, next_message AS error_message,
+       row_number() OVER (PARTITION BY topic, partition, `group`, message_id ORDER BY position) > 1
+       AS again,
        CASE WHEN next IN ('succeed', 'fail', 'release', 'expire') THEN next END AS settled,
        (unix_micros(next_at) - unix_micros(event_time)) / 1e6 AS held,
        CASE WHEN made_ready THEN (unix_micros(event_time) - unix_micros(before_at)) / 1e6 END
        AS queued
 FROM (SELECT *, lead(event) OVER steps AS next, lead(event_time) OVER steps AS next_at,
+             lead(error_type) OVER steps AS next_type,
+             lead(error_message) OVER steps AS next_message,
              lead(buffer_seconds) OVER steps AS buffer, lead(handler_seconds) OVER steps AS handler,
              lag(event_time) OVER steps AS before_at,
              lag(outcome) OVER steps = 'ready' AS made_ready
@@ -81,19 +86,21 @@ FROM {deliveries} GROUP BY topic, `group`, attempt ORDER BY topic, `group`, atte
 
 TIMES = """
 WITH measured AS (
-    SELECT topic, `group`, 'waiting' AS measure, waited AS seconds FROM {messages}
-    UNION ALL SELECT topic, `group`, 'to success', to_success FROM {messages}
-    UNION ALL SELECT topic, `group`, 'queue', waited FROM {messages}
-    UNION ALL SELECT topic, `group`, 'queue', queued FROM {deliveries}
-    UNION ALL SELECT topic, `group`, 'buffer', buffer FROM {deliveries}
-    UNION ALL SELECT topic, `group`, 'handler', handler FROM {deliveries}
-    UNION ALL SELECT topic, `group`, 'held', held FROM {deliveries} WHERE settled IS NOT NULL),
+    SELECT topic, `group`, message_id, 'waiting' AS measure, waited AS seconds FROM {messages}
+    UNION ALL SELECT topic, `group`, message_id, 'to success', to_success FROM {messages}
+    UNION ALL SELECT topic, `group`, message_id, 'queue', waited FROM {messages}
+    UNION ALL SELECT topic, `group`, message_id, 'queue', queued FROM {deliveries}
+    UNION ALL SELECT topic, `group`, message_id, 'buffer', buffer FROM {deliveries}
+    UNION ALL SELECT topic, `group`, message_id, 'handler', handler FROM {deliveries}
+    UNION ALL SELECT topic, `group`, message_id, 'held', held FROM {deliveries}
+              WHERE settled IS NOT NULL),
 summed AS (
     SELECT topic, `group`, measure, count(*) AS count, max(seconds) AS longest,
+           array(max_by(message_id, seconds)) AS ids,
            percentile_approx(seconds, array(0.5, 0.9, 0.95, 0.99)) AS parts
     FROM measured WHERE seconds IS NOT NULL GROUP BY topic, `group`, measure)
 SELECT topic, `group`, measure, count, parts[0] AS p50, parts[1] AS p90, parts[2] AS p95,
-       parts[3] AS p99, longest
+       parts[3] AS p99, longest, ids
 FROM summed ORDER BY topic, `group`, measure
 """
 
@@ -129,5 +136,66 @@ SELECT topic, partition, behind AS after_entry, entry AS next_entry, at AS next_
 FROM steps WHERE entry <> behind + 1 ORDER BY topic, partition, ms, entry
 """
 
-TABLES = {"groups": GROUPS, "attempts": ATTEMPTS, "times": TIMES, "dead": DEAD, "losses": LOSSES}
+COSTS = """
+WITH spent AS (
+    SELECT topic, `group`, count_if(again) AS retries, sum(handler) AS handler_seconds,
+           sum(handler) FILTER (WHERE again) AS seconds
+    FROM {deliveries} GROUP BY topic, `group`),
+counted AS (
+    SELECT topic, `group`, count_if(committed AND deliveries > 1) AS recovered,
+           count_if(dead AND deliveries > 1) AS in_vain
+    FROM {messages} GROUP BY topic, `group`),
+joined AS (
+    SELECT *, nvl2(handler_seconds, coalesce(seconds, 0), NULL) AS retry_seconds
+    FROM spent JOIN counted USING (topic, `group`))
+SELECT topic, `group`, retries, recovered, in_vain, retry_seconds,
+       retry_seconds / 3600 * {hourly} AS cost,
+       retry_seconds / 3600 * {hourly} / nullif(recovered, 0) AS cost_per_recovered
+FROM joined ORDER BY retry_seconds DESC NULLS LAST, retries DESC, topic, `group`
+"""
+
+HOURS = """
+WITH hourly AS (
+    SELECT *, date_trunc('hour', at) AS hour, coalesce(settled IN ('fail', 'expire'), false) AS bad
+    FROM {deliveries}),
+ranked AS (
+    SELECT *, dense_rank() OVER (PARTITION BY topic, `group`, hour, bad ORDER BY message_id) AS rank
+    FROM hourly)
+SELECT topic, `group`, hour, count(*) AS deliveries, count_if(bad) AS failed,
+       array_sort(collect_set(message_id) FILTER (WHERE bad AND rank <= 5)) AS ids
+FROM ranked GROUP BY topic, `group`, hour ORDER BY failed DESC, hour, topic, `group`
+"""
+
+DEPENDENCIES = r"""
+WITH failures AS (
+    SELECT *, coalesce(error_type, 'expired') AS error,
+           coalesce(error_message, '') AS text
+    FROM {deliveries} WHERE settled IN ('fail', 'expire')),
+named AS (
+    SELECT *, coalesce(
+        nullif(regexp_extract(text, r'\w://(?:[^/\s@]*@)?([\w.-]+(?::\d+)?)', 1), ''),
+        nullif(regexp_extract(text, r'\bhost(?:name)?[=:] *\W?([\w.-]+)', 1), ''),
+        nullif(regexp_extract(text, r'\b((?:\w[\w-]*\.)+\w+:\d+|localhost:\d+)', 1), ''),
+        error) AS dependency
+    FROM failures),
+ranked AS (
+    SELECT *, dense_rank() OVER (PARTITION BY topic, `group`, dependency ORDER BY message_id)
+              AS rank
+    FROM named)
+SELECT topic, `group`, dependency, count(*) AS failed, count(DISTINCT message_id) AS messages,
+       array_sort(collect_set(message_id) FILTER (WHERE rank <= 5)) AS ids,
+       min(at) AS first_at, max(at) AS last_at
+FROM ranked GROUP BY topic, `group`, dependency ORDER BY failed DESC, topic, `group`, dependency
+"""
+
+TABLES = {
+    "dead": DEAD,
+    "costs": COSTS,
+    "hours": HOURS,
+    "dependencies": DEPENDENCIES,
+    "times": TIMES,
+    "groups": GROUPS,
+    "attempts": ATTEMPTS,
+    "losses": LOSSES,
+}
 """The tables of a report, by the names of their files."""

@@ -1,6 +1,8 @@
 """report: statistics of a topic's groups from its history, as Parquet tables and an HTML page."""
 
 import io
+import math
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +24,7 @@ from rqretry.spark.report_changes import compared
 from rqretry.spark.report_page import page
 
 PAGE = "report.html"
+_URL = re.compile(r"https?://[^\s\"'<>]+")
 Rows = list[dict[str, Any]]
 
 
@@ -34,8 +37,12 @@ class ReportSummary:
         groups: Of each group: deliveries, amplification, dead, time of handlers, wasted time; the
             slowest first. Times are seconds.
         attempts: Of each group and attempt: deliveries and how they ended.
-        times: Percentiles of waiting, handling and time to success.
+        times: Percentiles of waiting, handling and time to success, and the longest one's message.
         dead: Dead letters by fingerprint of the last error, with examples.
+        costs: Of each group: retries, messages that they `recovered` or retried `in_vain`, their
+            handlers' seconds, and with a price of an hour the `cost`.
+        hours: Of each group and hour: deliveries, how many failed, and their ids; the worst first.
+        dependencies: Failures by the host that the error names, or else by its type, with ids.
         losses: Where entries of the history are missing, or were written anew over lost ones.
         changes: Of each group and error what died, and of each group what was delivered and wasted,
             beside the same in the time before (`_before`); what got worse first. Only with compare.
@@ -46,11 +53,14 @@ class ReportSummary:
     attempts: Rows = field(default_factory=list)
     times: Rows = field(default_factory=list)
     dead: Rows = field(default_factory=list)
+    costs: Rows = field(default_factory=list)
+    hours: Rows = field(default_factory=list)
+    dependencies: Rows = field(default_factory=list)
     losses: Rows = field(default_factory=list)
     changes: Rows = field(default_factory=list)
 
 
-def report(
+def report(  # noqa: PLR0913 - options by name
     spark: SparkSession,
     output: str,
     archive: str | None = None,
@@ -61,6 +71,8 @@ def report(
     since: datetime | float | None = None,
     until: datetime | float | None = None,
     compare: bool = False,
+    hourly_cost: float | None = None,
+    dashboard: str | None = None,
 ) -> ReportSummary:
     """Report on the deliveries of an archive, or on those that Redis still has.
 
@@ -74,25 +86,30 @@ def report(
         since: Only events from this time on (an aware datetime, or seconds since the epoch).
         until: Only events before this time.
         compare: Also compare with as long a time before `since`; both times must be given.
+        hourly_cost: What an hour of a handler costs, in any currency.
+        dashboard: The URL of a dashboard; message ids of the page are links to it.
 
     Raises:
-        InvalidArgument: A time is not one, or compare has nothing to compare.
+        InvalidArgument: A time is not one, compare has nothing to compare, the cost is negative, or
+            the dashboard is no http URL.
         ConfigError: There is no archive there, or the folder cannot be written.
         TopicNotFound, StoreUnavailable: There is nothing to read from.
     """
     options = given_options(url=url, namespace=namespace, topic=topics)
-    before = _before(since, until) if compare else None
+    before = time_before(since, until) if compare else None
+    hourly = None if hourly_cost is None else _checked_cost(hourly_cost)
+    links = None if dashboard is None else _checked_url(dashboard)
     with plain_on_driver():
         if archive is None:
             history = spark.read.format("rqretry").options(**options).load()
         else:
             history = open_archive(spark, archive, topics)
-        tables = _ask(spark, within(history, since, until))
+        tables = _ask(spark, within(history, since, until), hourly)
         if before is not None:
-            tables["changes"] = compared(tables, _ask(spark, within(history, *before)))
+            tables["changes"] = compared(tables, _ask(spark, within(history, *before), hourly))
         folder = HadoopFolder(spark, output)
         found = {name: table.to_pylist() for name, table in tables.items()}
-        _write(folder, tables, page(found, archive or "the history in Redis"))
+        _write(folder, tables, page(found, archive or "the history in Redis", links))
     return ReportSummary(output, **found)
 
 
@@ -122,7 +139,10 @@ def within(
     return history
 
 
-def _before(since: datetime | float | None, until: datetime | float | None) -> tuple[float, float]:
+def time_before(
+    since: datetime | float | None, until: datetime | float | None
+) -> tuple[float, float]:
+    """As long a time before another. Raises InvalidArgument."""
     if since is None or until is None:
         raise InvalidArgument("compare needs a time to compare: give since and until, too")
     begin, end = epoch_ms("since", since), epoch_ms("until", until)
@@ -131,14 +151,30 @@ def _before(since: datetime | float | None, until: datetime | float | None) -> t
     return (2 * begin - end) / 1000, begin / 1000
 
 
-def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:
+def _checked_cost(value: float) -> float:
+    if not 0 <= value < math.inf:
+        refuse("hourly_cost", value, "must be a number that is not negative")
+    return float(value)
+
+
+def _checked_url(value: str) -> str:
+    if not _URL.fullmatch(value):
+        refuse("dashboard", value, "must be a URL such as http://127.0.0.1:8080")
+    return value.rstrip("/")
+
+
+def _ask(spark: SparkSession, history: DataFrame, hourly: float | None) -> dict[str, pa.Table]:
     """Every table, of the same events."""
     events = spark.sql(EVENTS, history=history).persist()
     deliveries = spark.sql(DELIVERIES, events=events).persist()
     messages = spark.sql(MESSAGES, events=events).persist()
     kept: dict[str, Any] = {"events": events, "deliveries": deliveries, "messages": messages}
+    cost = "CAST(NULL AS DOUBLE)" if hourly is None else f"{hourly!r}D"
     try:
-        return {name: spark.sql(query, **kept).toArrow() for name, query in TABLES.items()}
+        return {
+            name: spark.sql(query.replace("{hourly}", cost), **kept).toArrow()
+            for name, query in TABLES.items()
+        }
     finally:
         for frame in kept.values():
             frame.unpersist()

@@ -24,6 +24,7 @@ class Attempt(NamedTuple):
         late: How long after it was due it was leased.
         rejected: The handler declared that no retry can help.
         kind: Of its failure; "" if it succeeded.
+        handler: How long its handler ran; None if that is not known.
     """
 
     begun: int
@@ -32,6 +33,7 @@ class Attempt(NamedTuple):
     late: int = 0
     rejected: bool = False
     kind: str = ""
+    handler: float | None = None
 
 
 class Case(NamedTuple):
@@ -74,7 +76,7 @@ def read_case(ready: int | None, steps: Sequence[Mapping[str, Any]], retried: in
 
     Args:
         ready: When it could first be delivered.
-        steps: event, at, attempt, outcome, error_type, fingerprint and due of each.
+        steps: event, at, attempt, outcome, error_type, fingerprint, due and handler of each.
         retried: The highest attempt that was retried in the group: a message that died no later
             was rejected by its handler.
     """
@@ -97,7 +99,8 @@ def read_case(ready: int | None, steps: Sequence[Mapping[str, Any]], retried: in
                 return None
             late = 0 if due is None else max(0, begun - due)
             rejected = _is_rejected(step, retried)
-            attempts.append(Attempt(begun, at, event, late, rejected, _kind(step, rejected)))
+            kind = _kind(step, rejected)
+            attempts.append(Attempt(begun, at, event, late, rejected, kind, step["handler"]))
             begun, due = None, step["due"] or at
             outcome = _after(step) if before < 0 else outcome
     if not attempts:

@@ -32,7 +32,7 @@ from rqretry.spark.error_messages import plain_on_driver
 from rqretry.spark.forecast import Forecast, Model, observed
 from rqretry.spark.options import ALL_TOPICS
 from rqretry.spark.queries import EVENTS
-from rqretry.spark.report_job import open_archive, within
+from rqretry.spark.report_job import open_archive, time_before, within
 from rqretry.spark.retry_model import Candidate, Case, read_case
 from rqretry.spark.tally import LIKELY, SCENARIOS, Tally
 from rqretry.spark.task_context import current_task
@@ -60,7 +60,8 @@ known AS (
     SELECT topic, partition, `group`, message_id,
            array_sort(collect_list(struct(position, event, unix_millis(event_time) AS at, attempt,
                                           outcome, error_type, fingerprint,
-                                          unix_millis(due_time) AS due)))
+                                          unix_millis(due_time) AS due,
+                                          handler_seconds * 1000 AS handler)))
                AS steps
     FROM {events} WHERE event IN ('lease', 'succeed', 'fail', 'expire', 'release', 'redrive')
     GROUP BY topic, partition, `group`, message_id)
@@ -78,11 +79,12 @@ class SimulationSummary:
     Attributes:
         rows: For each topic and group what was `observed`, and for each policy what it would have
             done (`scenario`): `likely`, and `low` and `high`, the ends of 90 % intervals of each
-            figure: messages, committed, dead, unfinished, deliveries, handler_seconds, peak (the
-            most deliveries begun in one window), and seconds from ready to committed
-            (to_success_p50, to_success_p95, to_success_longest, to_success_mean). `not_known`
-            counts the messages of which a delivery was drawn.
+            figure: messages, committed, dead, unfinished, deliveries, handler_seconds (null where
+            the history has no times of handlers), peak (the most deliveries begun in one window),
+            and seconds from ready to committed (to_success_p50, to_success_p95, to_success_longest,
+            to_success_mean). `not_known` counts the messages of which a delivery was drawn.
         left_out: Messages whose first delivery is not in the archive, or was never settled.
+        before: Rows as in `rows`, of as long a time before; only with compare.
         assumptions: What was supposed, in sentences.
         back_test: How often intervals held what was observed: of each figure the share that did
             (`model`), that of a naive forecast (`naive`), and of how many (`intervals`).
@@ -90,6 +92,7 @@ class SimulationSummary:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
+    before: list[dict[str, Any]] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     back_test: list[dict[str, Any]] = field(default_factory=list)
 
@@ -126,6 +129,7 @@ def simulate(  # noqa: PLR0913 - options by name
     window: Duration = 60,
     since: datetime | float | None = None,
     until: datetime | float | None = None,
+    compare: bool = False,
     simulations: int = SIMULATIONS,
     back_test: bool = False,
 ) -> SimulationSummary:
@@ -144,12 +148,14 @@ def simulate(  # noqa: PLR0913 - options by name
         window: How long deliveries are counted for the peak; seconds, or text such as "1m".
         since: Only events from this time on (an aware datetime, or seconds since the epoch).
         until: Only events before this time.
+        compare: Also simulate as long a time before `since`; both times must be given.
         simulations: How many; more make the ends of the intervals steadier.
         back_test: Also forecast what was observed, part by part, and count how often that held.
 
     Raises:
         ConfigError: There is no archive there, or nothing in it to replay.
-        InvalidArgument: A policy is not one, or a value is outside its limits.
+        InvalidArgument: A policy is not one, a value is outside its limits, or compare has nothing
+            to compare.
     """
     given = [policies] if isinstance(policies, str | RetryPolicy) else list(policies)
     if not given:
@@ -159,13 +165,17 @@ def simulate(  # noqa: PLR0913 - options by name
     tried = [_candidate(one, retries, levels) for one in given]
     window_ms = milliseconds(window, name="window", minimum=0.001)
     size = check_count(simulations, name="simulations")
+    before = time_before(since, until) if compare else None
     with plain_on_driver():
-        history = within(open_archive(spark, archive, topics), since, until)
+        history = open_archive(spark, archive, topics)
         if group is not None:
             # What happened in the group, and when its messages were published.
             own = history.group == check_group(group)
             history = history.where(history.group.isNull() | own)
-        summary = _run(spark, history, tried, window_ms, size, back_test=back_test)
+        run = partial(_run, spark, tried=tried, window_ms=window_ms, size=size)
+        summary = run(within(history, since, until), back_test=back_test)
+        if before is not None:
+            summary.before = run(within(history, *before), back_test=False).rows
     if not summary.rows:
         where = "" if group is None else f" of group {show(group)}"
         raise ConfigError(f"the archive {show(archive)} has no delivery{where} to replay")
@@ -200,7 +210,7 @@ def _run(
         cases.unpersist()
     rows = [_named(*key, scenario, row, tried) for key, scenario, row in _scenarios(tallies)]
     tested = back_test_of(sampled, size) if back_test else []
-    return SimulationSummary(rows, left_out, list(ASSUMPTIONS), tested)
+    return SimulationSummary(rows, left_out, [], list(ASSUMPTIONS), tested)
 
 
 def _by_group(rows: Iterable[dict[str, Any]]) -> dict[Key, list[Case]]:

@@ -15,10 +15,9 @@ _STEP = 0.01
 """Times are counted by their logarithm, in steps of one percent."""
 _CERTAINTY = 0.9
 LOW, LIKELY, HIGH = "low", "likely", "high"
-_QUANTILES = {LOW: (1 - _CERTAINTY) / 2, LIKELY: 0.5, HIGH: (1 + _CERTAINTY) / 2}
-_SUMS = ("committed", "dead", "unfinished", "deliveries", "busy", "total")
+_SUMS = ("committed", "dead", "unfinished", "deliveries", "busy", "handled", "total")
 
-SCENARIOS = tuple(_QUANTILES)
+SCENARIOS = (LOW, LIKELY, HIGH)
 Counts = npt.NDArray[np.int64]
 
 
@@ -31,8 +30,8 @@ class Tally:
         window: How long deliveries are counted for the peak, in ms.
         messages: How many messages.
         drawn: How many of them had a delivery whose end was drawn.
-        sums: committed, dead, unfinished, deliveries, busy and total (time to success), each in
-            every simulation.
+        sums: committed, dead, unfinished, deliveries, busy (handlers), handled (messages of which
+            that is known) and total (time to success), each in every simulation.
         longest: The longest time to success.
         times: How many messages took so long; by the step of the time's logarithm.
         begun: How many deliveries began; by the window.
@@ -62,7 +61,8 @@ class Tally:
         sums["dead"] += played.dead
         sums["unfinished"] += ~(played.committed | played.dead)
         sums["deliveries"] += played.deliveries
-        sums["busy"] += played.busy
+        sums["busy"] += np.nan_to_num(played.busy)
+        sums["handled"] += ~np.isnan(played.busy)
         took = np.where(known, played.took, 0.0)
         sums["total"] += took
         self.longest = np.maximum(self.longest, took)
@@ -86,7 +86,8 @@ class Tally:
         """Every figure in each simulation; times are seconds."""
         found = {name: self.sums[name] for name in ("committed", "dead", "unfinished")}
         found["deliveries"] = self.sums["deliveries"]
-        found["handler_seconds"] = self.sums["busy"] / 1000
+        handled = self.sums["handled"] > 0
+        found["handler_seconds"] = np.where(handled, self.sums["busy"] / 1000, np.nan)
         found["peak"] = np.max([*self.begun.values()], axis=0, initial=0).astype(float)
         found |= {"to_success_p50": self._percentile(0.5), "to_success_p95": self._percentile(0.95)}
         done = self.sums["committed"] > 0
@@ -143,10 +144,11 @@ class Tally:
 
 def ends(values: Floats) -> list[float | None]:
     """The lower end, the middle and the upper end of the interval of a figure."""
-    known = values[~np.isnan(values)]
+    known = np.sort(values[~np.isnan(values)])
     if not len(known):
         return [None] * len(SCENARIOS)
-    return [float(np.quantile(known, at, method="nearest")) for at in _QUANTILES.values()]
+    outside = max(1, int((len(known) + 1) * (1 - _CERTAINTY) / 2))  # so certainly one more is held
+    return [float(known[place]) for place in (outside - 1, len(known) // 2, -outside)]
 
 
 def _floats(data: bytes) -> Floats:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -20,6 +22,13 @@ from rqretry.spark import ArchiveSummary, archive
 from rqretry.spark.archive_job import DELTA, FORMATS, PARQUET
 from tests.edges.spark.pipeline import QUICK, Pipeline
 
+START = datetime(2026, 11, 21, tzinfo=UTC)
+EVIL = "<script>alert('x')</script> & more"
+SETTLED = ("succeed", "fail")
+Step = tuple[int, str, str, str | None, int | None, str | None, *tuple[str, ...]]
+"""The second, message, event, group, attempt and outcome; and the error's text, if not EVIL."""
+WHOLE = "0000-0000000000000.000000.000000-9999999999999.000000.000000.parquet"
+"""A file that says to hold everything."""
 COLUMNS = ["topic", "partition", "offset"]
 PROGRAM = """
 import json, sys, threading
@@ -139,7 +148,9 @@ def loaded(pipeline: Pipeline) -> Iterator[None]:
 
 
 def kill_archives(pipeline: Pipeline, output: Path, kills: int, waiting: int) -> None:
-    """Archives of both formats in one driver, killed one after the other while they write.
+    """Archives of both formats in one driver, killed under load, one after the other.
+
+    Readers look at the archives meanwhile.
 
     Args:
         pipeline: What is archived.
@@ -147,7 +158,11 @@ def kill_archives(pipeline: Pipeline, output: Path, kills: int, waiting: int) ->
         kills: How many drivers.
         waiting: How many have started their JVM, which takes longest, before it is their turn.
     """
+    pipeline.client.admin.create_topic("t", 2)
     with ExitStack() as stack:
+        stack.enter_context(loaded(pipeline))
+        for format_ in FORMATS:
+            stack.enter_context(watched(READERS[format_], output / format_))
         drivers = [stack.enter_context(driver(pipeline, output)) for _ in range(waiting)]
         for number in range(kills):
             if number + waiting < kills:
@@ -208,3 +223,41 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[Any]) -> 
         assert process.poll() is None, "the archive ended by itself"
         assert time.monotonic() < deadline, "the archive did not begin"
         time.sleep(0.05)
+
+
+def written(tmp_path: Path, *steps: Step) -> str:
+    """An archive of these steps."""
+    rows = [
+        {
+            "partition": 0,
+            # 9 comes before 10 in time, and behind it as text.
+            "offset": f"{second}-0:{place}",
+            "event": event,
+            "event_time": START + timedelta(seconds=second),
+            "message_id": message,
+            "group": group,
+            "attempt": attempt,
+            "outcome": outcome,
+            "error_type": "ValueError" if event == "fail" else None,
+            "error_message": (*text, EVIL)[0] if event == "fail" else None,
+            "fingerprint": "f" * 16 if event == "fail" else None,
+            "entry": place + 1,
+            "buffer_seconds": 0.25 if event in SETTLED else None,
+            "handler_seconds": 0.5 if event in SETTLED else None,
+        }
+        for place, (second, message, event, group, attempt, outcome, *text) in enumerate(steps)
+    ]
+    kinds = {
+        "partition": pa.int32(),
+        "attempt": pa.int32(),
+        "event_time": pa.timestamp("us", "UTC"),
+        "entry": pa.int64(),
+        "buffer_seconds": pa.float64(),
+        "handler_seconds": pa.float64(),
+    }
+    names = list(rows[0])
+    fields = [(name, kinds.get(name, pa.string())) for name in names]
+    folder = tmp_path / "history" / "topic=7" / "date=2026-11-21"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), folder / WHOLE)
+    return str(tmp_path / "history")

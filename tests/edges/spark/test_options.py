@@ -62,9 +62,19 @@ def test_a_wrong_option_of_a_batch_read_is_one_sentence(
         ({"maxOffsetsPerTrigger": "-5"}, "option maxOffsetsPerTrigger '-5' must be a whole number"),
         ({"topic": "missing"}, "there is no topic 'missing'"),
         (UNREACHABLE, "Redis at 127.0.0.1:1 is unreachable"),
+        ({"subscribe": "t"}, "options topic and subscribe name the topics: give one of them"),
+        ({"assign": "{}"}, "there is no option 'assign': name partitions in startingOffsets"),
+        ({"columns": "event"}, "there is no option 'columns': give the read a schema"),
+        ({"topic": "", "subscribePattern": "("}, "option subscribePattern '(' is not a regular"),
+        ({"maxTriggerDelay": "1m"}, "option maxTriggerDelay is how long minOffsetsPerTrigger may"),
+        ({"endingTimestamp": "1"}, "option endingTimestamp is for batch reads: remove it"),
+        (
+            {"includeHeaders": "True"},
+            "option includeHeaders is for kinds messages and dead_letters",
+        ),
     ],
 )
-def test_a_wrong_option_of_a_stream_is_one_sentence(
+def test_a_wrong_option_of_a_stream_is_one_sentence_and_so_are_those_of_other_sources(
     given: dict[str, str], options: dict[str, str], shown: str
 ) -> None:
     with pytest.raises(RqretryError) as caught:
@@ -78,30 +88,6 @@ def check(error: RqretryError, shown: str) -> None:
     assert shown in text
     assert "\n" not in text
     assert "s3cret" not in text
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        ({"subscribe": "t"}, "options topic and subscribe name the topics: give one of them"),
-        ({"assign": "{}"}, "there is no option 'assign': name partitions in startingOffsets"),
-        ({"columns": "event"}, "there is no option 'columns': give the read a schema"),
-        ({"topic": "", "subscribePattern": "("}, "option subscribePattern '(' is not a regular"),
-        ({"maxTriggerDelay": "1m"}, "option maxTriggerDelay is how long minOffsetsPerTrigger may"),
-        ({"endingTimestamp": "1"}, "option endingTimestamp is for batch reads: remove it"),
-        (
-            {"includeHeaders": "True"},
-            "option includeHeaders is for kinds messages and dead_letters",
-        ),
-    ],
-)
-def test_options_of_other_sources_are_ours_or_refused_by_name(
-    given: dict[str, str], options: dict[str, str], shown: str
-) -> None:
-    with pytest.raises(RqretryError) as caught:
-        source = RqretryDataSource(given | options)
-        source.streamReader(source.schema()).initialOffset()
-    check(caught.value, shown)
 
 
 def test_topics_are_chosen_by_a_pattern_and_a_time(given: dict[str, str]) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ from tests.edges.spark.archives import (
     history,
     in_table,
     kill_archives,
-    loaded,
     run,
     wait_until,
     watched,
@@ -174,12 +172,7 @@ def test_archives_that_are_killed_have_every_event_once_and_a_signal_ends_them(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     """A kill in both formats, and SIGTERM to all processes; ten kills are in test_archive.py."""
-    pipeline.client.admin.create_topic("t", 2)
-    with ExitStack() as stack:
-        stack.enter_context(loaded(pipeline))
-        for format_ in FORMATS:
-            stack.enter_context(watched(READERS[format_], tmp_path / format_))
-        kill_archives(pipeline, tmp_path, kills=1, waiting=1)
+    kill_archives(pipeline, tmp_path, kills=1, waiting=1)
     everything = history(pipeline)
     with following(pipeline, tmp_path / PARQUET) as process:
         wait_until(lambda: archived(tmp_path / PARQUET) == everything, process)

@@ -1,7 +1,8 @@
 """report: what became of messages, counted exactly, from an archive and live, on a safe page."""
 
 import json
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rqretry import ConfigError, OutgoingMessage
+from rqretry import ConfigError, InvalidArgument, OutgoingMessage
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.core.parts import parts_of
 from rqretry.demo import claims
@@ -21,57 +22,16 @@ from rqretry.demo.proof import Evidence, compare, prove
 from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
 from rqretry.spark import ReportSummary, archive, report
 from rqretry.spark.report_changes import compared
+from rqretry.spark.report_page import page
 from rqretry.testing import Lab
+from tests.edges.spark.archives import EVIL, START, Step, written
 from tests.edges.spark.pipeline import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-START = datetime(2026, 11, 21, tzinfo=UTC)
-EVIL = "<script>alert('x')</script> & more"
-SETTLED = ("succeed", "fail")
-Step = tuple[int, str, str, str | None, int | None, str | None]
 
-
-def events(*steps: Step) -> pa.Table:
-    """A history: for each step the second, message, event, group, attempt and outcome."""
-    rows = [
-        {
-            "partition": 0,
-            # 9 comes before 10 in time, and behind it as text.
-            "offset": f"{second}-0:{place}",
-            "event": event,
-            "event_time": START + timedelta(seconds=second),
-            "message_id": message,
-            "group": group,
-            "attempt": attempt,
-            "outcome": outcome,
-            "error_type": "ValueError" if event == "fail" else None,
-            "error_message": EVIL if event == "fail" else None,
-            "fingerprint": "f" * 16 if event == "fail" else None,
-            "entry": place + 1,
-            "buffer_seconds": 0.25 if event in SETTLED else None,
-            "handler_seconds": 0.5 if event in SETTLED else None,
-        }
-        for place, (second, message, event, group, attempt, outcome) in enumerate(steps)
-    ]
-    kinds = {
-        "partition": pa.int32(),
-        "attempt": pa.int32(),
-        "event_time": pa.timestamp("us", "UTC"),
-        "entry": pa.int64(),
-        "buffer_seconds": pa.float64(),
-        "handler_seconds": pa.float64(),
-    }
-    names = list(rows[0])
-    fields = [(name, kinds.get(name, pa.string())) for name in names]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
-
-
-def reported(pipeline: Pipeline, tmp_path: Path, table: pa.Table, **more: Any) -> ReportSummary:
-    folder = tmp_path / "history" / "topic=7" / "date=2026-11-21"
-    folder.mkdir(parents=True)
-    pq.write_table(table, folder / "some.parquet")
-    return report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), **more)
+def reported(pipeline: Pipeline, tmp_path: Path, *steps: Step, **more: Any) -> ReportSummary:
+    return report(pipeline.spark, str(tmp_path / "out"), written(tmp_path, *steps), **more)
 
 
 @pytest.mark.campaign
@@ -79,7 +39,7 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
     found = reported(
         pipeline,
         tmp_path,
-        events(
+        *(
             (0, "a", "publish", None, None, "stored"),
             (0, "b", "publish", None, None, "stored"),
             (1, "a", "lease", "g", 1, "inflight"),
@@ -94,6 +54,7 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
             (34, "b", "succeed", "g", 1, "committed"),
             (40, "c", "lease", "g", 1, "inflight"),
         ),
+        hourly_cost=1800,
     )
     (group,) = found.groups
     assert (group["topic"], group["group"]) == ("7", "g")
@@ -121,20 +82,48 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
     (cluster,) = found.dead
     assert (cluster["died"], cluster["dead"], cluster["ids"]) == (1, 0, ["b"])
     assert (cluster["error_type"], cluster["example"]) == ("ValueError", EVIL)
+    (cost,) = found.costs
+    spent = ("retries", "recovered", "in_vain", "retry_seconds", "cost", "cost_per_recovered")
+    assert tuple(cost[name] for name in spent) == (2, 1, 0, 1, 0.5, 0.5)
+    (hour,) = found.hours
+    assert (hour["hour"], hour["deliveries"], hour["failed"]) == (START, 5, 2)
+    (failing,) = found.dependencies
+    assert (failing["dependency"], failing["failed"], failing["messages"]) == ("ValueError", 2, 1)
+    assert hour["ids"] == failing["ids"] == times["to success"]["ids"] == ["b"]
+
+
+@pytest.mark.campaign
+def test_a_failure_is_laid_to_the_host_that_its_error_names(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    texts = {
+        "GET https://u:p@api.example:8443/v1 answered 503": "api.example:8443",
+        "HTTPConnectionPool(host='bank', port=80): refused": "bank",
+        "cannot connect to db1.internal:5432": "db1.internal:5432",
+        "no such claim: 7.5": "ValueError",
+    }
+    steps: list[Step] = []
+    for number, text in enumerate(texts):
+        steps.append((2 * number, str(number), "lease", "g", 1, "inflight"))
+        steps.append((2 * number + 1, str(number), "fail", "g", 1, "dead", text))
+    found = {row["ids"][0]: row for row in reported(pipeline, tmp_path, *steps).dependencies}
+    names = [found[str(number)]["dependency"] for number in range(len(texts))]
+    assert names == list(texts.values())
+    assert "p@" not in str(names)
 
 
 @pytest.mark.campaign
 def test_a_time_is_compared_with_as_long_a_time_before(pipeline: Pipeline, tmp_path: Path) -> None:
-    table = events(
+    steps: list[Step] = [
         (1, "a", "lease", "g", 1, "inflight"),
         (2, "a", "fail", "g", 1, "dead"),
         (11, "b", "lease", "g", 1, "inflight"),
         (12, "b", "succeed", "g", 1, "committed"),
         (21, "c", "lease", "g", 1, "inflight"),
         (22, "c", "fail", "g", 1, "dead"),
-    )
+    ]
     times = {name: START + timedelta(seconds=at) for name, at in (("since", 10), ("until", 20))}
-    found = reported(pipeline, tmp_path, table, **times, compare=True)
+    found = reported(pipeline, tmp_path, *steps, **times, compare=True)
     assert [(row["error_type"], row["died"], row["died_before"]) for row in found.changes] == [
         ("ValueError", 0, 1),
         (None, 0, 1),  # less was wasted, too
@@ -146,11 +135,11 @@ def test_a_time_is_compared_with_as_long_a_time_before(pipeline: Pipeline, tmp_p
 def test_the_page_is_one_file_and_no_error_message_becomes_markup(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    dead = [
+    dead: list[Step] = [
         (1, "a", "lease", "g", 1, "inflight"),
         (2, "a", "fail", "g", 1, "dead"),
     ]
-    reported(pipeline, tmp_path, events(*dead))
+    reported(pipeline, tmp_path, *dead)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; more" in page
@@ -243,6 +232,56 @@ def test_the_command_prints_the_tables_as_json(
     assert answer.exit_code == 0, answer.output
     (row,) = json.loads(answer.stdout)["groups"]
     assert (row["group"], row["deliveries"], row["committed"]) == ("g", 1, 1)
+
+
+def test_the_page_answers_in_order_and_its_charts_lead_to_message_ids() -> None:
+    where, ids = {"topic": "t", "group": "g"}, ["a/b"]
+    evil = f"$x$ {EVIL}"
+    tables: dict[str, list[dict[str, Any]]] = {
+        "dead": [{**where, "error_type": evil, "example": evil, "died": 2, "ids": ids}],
+        "changes": [
+            {**where, "error_type": evil, "fingerprint": "f", "died": 2, "died_before": 1},
+        ],
+        "costs": [{**where, "retries": 5, "retry_seconds": 7.25, "cost": 3.5}],
+        "hours": [{**where, "hour": START, "failed": 4, "ids": ids}],
+        "dependencies": [{**where, "dependency": "db:1", "failed": 4, "ids": ids}],
+        "times": [
+            {**where, "measure": "to success", "ids": ids}
+            | dict.fromkeys(("p50", "p90", "p95", "p99", "longest"), 0.0)
+        ],
+        "groups": [{**where, "handler_seconds": 9.0, "wasted_seconds": 2.0}],
+        "attempts": [{**where, "attempt": 1, "succeeded": 1, "deliveries": 9}],
+    }
+    text = page(tables, "here")
+    assert re.findall("<h2>(.*?)</h2>", text) == [
+        "What died, and why", "What got worse", "What retrying cost",
+        "Which hour, and which dependency", "How long customers waited",
+        "Groups, the slowest first", "Success by attempt",
+    ]  # fmt: skip
+    assert text.count('<svg class="chart"') == len(tables)
+    assert "5 retries, 7.2 s, 3.50" in text
+    for name in list(tables)[:6]:
+        assert f'href="#{name}-1"' in text
+        assert f'<tr id="{name}-1">' in text
+    assert "<script" not in text
+    assert "http" not in text
+    linked = page(tables, "here", "http://board")
+    assert linked.count('<a href="http://board/message/a%2Fb">a/b</a>') == 4
+    assert "Not compared" in page({"dead": []}, "here")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"hourly_cost": -1}, "hourly_cost -1 must be a number that is not negative"),
+        ({"hourly_cost": float("nan")}, "hourly_cost nan must be"),
+        ({"dashboard": "javascript:x"}, "dashboard 'javascript:x' must be a URL such as"),
+    ],
+)
+def test_a_cost_or_dashboard_that_is_none_is_refused(given: dict[str, Any], shown: str) -> None:
+    no_spark: Any = None
+    with pytest.raises(InvalidArgument, match=shown):
+        report(no_spark, "out", "archive", **given)
 
 
 def test_what_got_worse_comes_first_and_what_is_new_was_nothing_before() -> None:

@@ -1,6 +1,7 @@
 """simulate: why deliveries failed, and what other policies would have made of it."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from rqretry.spark.forecast import Forecast, Model, observed
 from rqretry.spark.retry_model import Attempt, Candidate, Case, read_case
 from rqretry.spark.tally import Tally
 from rqretry.testing import Lab
+from tests.edges.spark.archives import START, written
 from tests.edges.spark.pipeline import Pipeline
 
 spark = pytest.mark.spark
@@ -41,7 +43,7 @@ def test_every_source_of_failures_is_found_in_worlds_that_are_known() -> None:
         assert sum(kind.early for kind in kinds) == 0
         chance = sum(kind.chance for kind in kinds)
         assert chance == pytest.approx(world.chance, abs=0.04)
-        found = [(one.begun, one.ended) for kind in kinds for one in kind.outages]
+        found = [one.inside for kind in kinds for one in kind.outages]
         assert len(found) <= len(world.outages)
         assert bool(found) == (OUTAGE in mix)
         for begun, ended in found:
@@ -54,6 +56,17 @@ def test_intervals_hold_the_truth_of_known_worlds_and_those_of_a_naive_forecast_
     assert model[1] is not None
     assert naive[1] is not None
     assert model[1] > 0.75 > naive[1]
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1200)
+def test_each_figure_is_held_as_often_as_it_should_be() -> None:
+    """Nine in ten; figures of few values cannot be held as seldom as that."""
+    rows = {name: (share, count) for name, share, count, _ in run(200, 100)["model"].rows()}
+    assert len(rows) == 10
+    for name, (share, count) in rows.items():
+        assert count > 50, name
+        assert 0.85 < (share or 0) < 0.98, name
 
 
 def test_messages_whose_time_has_not_come_are_early_and_not_unlucky() -> None:
@@ -78,6 +91,49 @@ def test_messages_whose_time_has_not_come_are_early_and_not_unlucky() -> None:
     for case in cases:
         tally.add(forecast.play(case, ladder(20), 0))
     assert tally.row("high")["committed"] <= 303  # the others would have had to wait
+
+
+def test_each_simulation_has_a_model_of_its_own_as_uncertain_as_it_is() -> None:
+    cases = World.of((PERMANENT, CHANCE), 5).play(ARCHIVED, 0)
+    spread = []
+    for some in (cases, cases[::10]):
+        draws = Forecast(Model.of(some), 200, np.random.default_rng(1)).draws.kinds
+        chance = max((kind.chance for kind in draws), key=np.mean)
+        permanent = max((kind.permanent for kind in draws), key=np.mean)
+        spread.append([np.std(chance), np.std(permanent)])
+    tried = sum(len(case.attempts) for case in cases if case.outcome == "committed")
+    assert spread[0][0] == pytest.approx((0.29 * 0.71 / tried) ** 0.5, rel=0.3)
+    assert spread[0][1] == pytest.approx((0.094 * 0.906 / len(cases)) ** 0.5, rel=0.3)
+    assert spread[1] == pytest.approx([10**0.5 * one for one in spread[0]], rel=0.5)
+
+
+def test_an_outage_that_had_not_ended_may_last_as_long_again() -> None:
+    well = [Case(0, (Attempt(at, at + 5, "succeed"),), 1, "committed") for at in range(0, 900, 9)]
+    down = [Case(0, (Attempt(at, at + 5, "fail", kind="x"),), 1, "dead") for at in range(900, 1000)]
+    draws = Forecast(Model.of(well + down), 200, np.random.default_rng(1)).draws
+    ((begun, ended, inside),) = draws.outages[0]
+    assert 891 <= begun.min() <= begun.max() <= 901
+    assert np.median(ended) == pytest.approx(1100, rel=0.05)
+    assert ended.max() > 2000
+    assert set(inside) == {1}
+
+
+def test_handlers_take_as_long_as_they_did_and_not_as_long_as_a_lease() -> None:
+    tried = Attempt(0, 100, "fail", kind="x", handler=5), Attempt(200, 300, "succeed", handler=5)
+    for handler, seconds in ((5.0, 0.1), (None, None)):
+        attempts = tuple(one._replace(handler=handler) for one in tried)
+        cases = [Case(0, attempts, 2, "committed")] * 10
+        for played in (
+            [
+                Forecast(Model.of(cases), 9, np.random.default_rng(1)).play(c, ladder(1), 0)
+                for c in cases
+            ],
+            [observed(case) for case in cases],
+        ):
+            tally = Tally(len(played[0].committed), 60_000)
+            for one in played:
+                tally.add(one)
+            assert tally.row("likely")["handler_seconds"] == seconds
 
 
 def test_an_archive_is_forecast_part_by_part_from_the_rest_of_it() -> None:
@@ -127,7 +183,7 @@ def test_sums_of_tasks_are_the_sums_of_all_however_they_are_cut() -> None:
 def step(at: int, event: str, attempt: int | None = None, **more: Any) -> dict[str, Any]:
     return {
         "event": event, "at": at, "attempt": attempt, "outcome": None, "error_type": None,
-        "fingerprint": None, "due": None, **more,
+        "fingerprint": None, "due": None, "handler": None, **more,
     }  # fmt: skip
 
 
@@ -214,6 +270,34 @@ def test_an_archive_is_replayed_through_each_policy(pipeline: Pipeline, history:
     assert low["deliveries"] <= 50 <= high["deliveries"]
     with pytest.raises(ConfigError, match="has no delivery of group 'other' to replay"):
         simulate(pipeline.spark, history, "fixed:1s", group="other")
+
+
+@pytest.mark.campaign
+@spark
+@pytest.mark.timeout(400)
+def test_a_time_is_simulated_beside_as_long_a_time_before(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    output = written(
+        tmp_path,
+        (1, "a", "lease", "g", 1, "inflight"),
+        (2, "a", "fail", "g", 1, "dead"),
+        (11, "b", "lease", "g", 1, "inflight"),
+        (12, "b", "succeed", "g", 1, "committed"),
+        (13, "c", "lease", "g", 1, "inflight"),
+        (14, "c", "succeed", "g", 1, "committed"),
+    )
+    since, until = (START + timedelta(seconds=at) for at in (10, 20))
+    found = simulate(
+        pipeline.spark, output, "fixed:1s", max_retries=0, since=since, until=until, compare=True
+    )
+    for rows, counts in ((found.rows, (2, 2, 0)), (found.before, (1, 0, 1))):
+        own = rows[0]
+        assert (own["messages"], own["committed"], own["dead"]) == counts
+        assert own["handler_seconds"] == 0.5 * counts[0]
+        assert [row["scenario"] for row in rows] == ["observed", "low", "likely", "high"]
+    with pytest.raises(InvalidArgument, match="compare needs a time to compare"):
+        simulate(pipeline.spark, output, "fixed:1s", since=since, compare=True)
 
 
 @pytest.mark.campaign

@@ -1,4 +1,4 @@
-"""The data pipeline, R124 to R126."""
+"""The data pipeline, R124 to R126 and R143."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from tests.meta.mutation.cases.common import case
 
 ROWS = "tests/edges/spark/test_rows.py::"
 SIMULATE = "tests/edges/spark/test_simulate.py::"
+REPORT = "tests/edges/spark/test_report.py::"
 REDRIVE = "tests/edges/spark/test_redrive.py::"
 
 
@@ -33,10 +34,24 @@ def by_chance_alone(original: Any) -> Any:
     """Every failure is chance."""
 
     def fit_kind(trials: Any) -> Any:
-        found = original(trials)
-        return type(found)((), float((trials.kind >= 0).sum()), float((trials.kind < 0).sum()))
+        found, seen = original(trials)
+        return type(found)((), float((trials.kind >= 0).mean())), seen
 
     return fit_kind
+
+
+def surely(original: Any) -> Any:
+    """The first draw is taken for the truth, in every simulation."""
+
+    def posterior(kind: Any, seen: Any, _size: int, rng: Any) -> Any:
+        return original(kind, seen, 1, rng)
+
+    return posterior
+
+
+def without_links(original: Any) -> Any:
+    """The page knows no dashboard."""
+    return lambda tables, source, _dashboard=None: original(tables, source)
 
 
 CASES = (
@@ -50,4 +65,9 @@ CASES = (
     case("R126", "every failure is chance", Symbol("fit_kind", by_chance_alone),
          f"{SIMULATE}test_every_source_of_failures_is_found_in_worlds_that_are_known",
          f"{SIMULATE}test_messages_whose_time_has_not_come_are_early_and_not_unlucky"),
+    case("R126", "the estimates are taken for the truth", Symbol("posterior", surely),
+         f"{SIMULATE}test_each_simulation_has_a_model_of_its_own_as_uncertain_as_it_is"),
+    case("R143", "message ids of the page lead nowhere",
+         Symbol("spark.report_page:page", without_links),
+         f"{REPORT}test_the_page_answers_in_order_and_its_charts_lead_to_message_ids"),
 )  # fmt: skip
