@@ -68,6 +68,6 @@ CASES = (
     case("R126", "the estimates are taken for the truth", Symbol("posterior", surely),
          f"{SIMULATE}test_each_simulation_has_a_model_of_its_own_as_uncertain_as_it_is"),
     case("R143", "message ids of the page lead nowhere",
-         Symbol("spark.report_page:page", without_links),
+         Symbol("spark:page", without_links),
          f"{REPORT}test_the_page_answers_in_order_and_its_charts_lead_to_message_ids"),
 )  # fmt: skip
