@@ -162,12 +162,15 @@ def outcomes(events: Sequence[TimelineEvent]) -> dict[str, str]:
 def view_from_history(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
     """A message that is no longer stored, from its history."""
     last = {event.group: event.event for event in events}
+    attempts = {event.group: event.attempt for event in events if event.attempt}
     states = [
-        GroupState(group, _ENDS.get(last.get(group, ""), "gone"), 0, None, outcome)
+        GroupState(
+            group, _ENDS.get(last.get(group, ""), "gone"), attempts.get(group, 0), None, outcome
+        )
         for group, outcome in outcomes(events).items()
     ]
     first = events[0]
     return MessageView(
         id_, first.topic, first.partition, None, None, (), {}, born_ms(id_), tuple(states),
-        tuple(events),
+        tuple(events), stored=False,
     )  # fmt: skip

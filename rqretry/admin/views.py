@@ -256,7 +256,8 @@ class GroupState:
     Attributes:
         state: "ready", "inflight", "waiting_retry", "dead", "committed", "scheduled" or "filtered"
             (the group does not select its tag).
-        attempt: The number of the current delivery, else of the next one.
+        attempt: The number of the current delivery, else of the next one; where all has ended, of
+            the last one, or 0 if the history does not say.
         due_ms: Its due time, or the deadline of its lease, in server time; None for neither.
         explain: Why it is not running now, in one sentence.
     """
@@ -320,6 +321,8 @@ class MessageView:
     born_ms: int | None
     states: tuple[GroupState, ...]
     timeline: tuple[TimelineEvent, ...]
+    stored: bool = True
+    """Whether its body is; else this is what its history says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,6 @@ def _link(event: TimelineEvent, trace_url: str | None) -> str:
 def _print(view: MessageView, trace_url: str | None) -> None:
     body = body_text(view.body)
     cut = body if len(body) <= _SHOWN_BODY else f"{body[:_SHOWN_BODY]}..."
-    stored = any(state.state not in ("committed", "purged", "gone") for state in view.states)
     print_fields(
         [
             ("message", view.id),
@@ -111,7 +110,7 @@ def _print(view: MessageView, trace_url: str | None) -> None:
             ("tag", view.tag),
             ("keys", " ".join(view.keys) or None),
             ("headers", headers_text(view.headers)),
-            ("body", cut if stored or view.body is not None else None),
+            ("body", cut if view.stored else "no longer stored"),
         ]
     )
     click.echo()
