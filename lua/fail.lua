@@ -71,8 +71,9 @@ local function numbers_of(entry)
     known.dies = spell_entry(lease_no + 1, attempt, expiries, postpones)
     known.waits = spell_entry(lease_no + 1, attempt + 1, expiries, postpones)
     if alike and attempt < policy.max_attempts then
-      known.delay_ms = by_ladder(policy, attempt)
-      known.note = known.before .. destination_of(plan, policy, clock.now, known.delay_ms).note
+      local destination = destination_of(plan, policy, clock.now, by_ladder(policy, attempt))
+      known.members, known.due = destination.members, destination.due
+      known.note = known.before .. destination.note
     end
     read[entry] = known
   end
@@ -113,18 +114,20 @@ local function one_by_one(i, at, id, its)
   return verdict == 'D', its.before .. verdict
 end
 
-local n, attempt_of, failed_before = 0, {}, false
+local n, attempt_of, failed_before, one_line = 0, {}, false, stride < 3 and line_of(FIRST)
 for i = 1, #ids do
   if all_ok or verdicts[i] == 'OK' then
     local id, at, its = ids[i], FIRST + (i - 1) * stride, numbers_of(entries[i] or false)
     local is_dead, note = false, its.note
     if note then
-      wait(plan, policy, clock.now, id, its.delay_ms)
+      local members = its.members
+      local m = #members
+      members[m + 1], members[m + 2] = its.due, id
     else
       is_dead, note = one_by_one(i, at, id, its)
     end
     n, failed_before = n + 1, failed_before or entries[i]
-    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, line_of(at), its.text
+    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, one_line or line_of(at), its.text
     written[2 * n - 1], written[2 * n] = id, is_dead and its.dies or its.waits
     if is_dead then
       died[#died + 1] = id
@@ -201,12 +204,12 @@ if #done > 0 then
     end
   end)
 end
-if #done < #ids then
-  call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
-end
 
 -- The verdicts, only one if all are the same, and the time.
 local function answer()
+  if #done < #ids then
+    call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
+  end
   local same = #verdicts > 1
   for i = 2, #verdicts do
     same = same and verdicts[i] == verdicts[1]

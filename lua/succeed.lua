@@ -52,18 +52,23 @@ local ordered = settings[3]
 -- @include ordering
 keys.floor, keys.common_no = tonumber(settings[5]) or 1, common_no
 local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 7, tonumber(ARGV[4]), strict)
-local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
+local done, failed_before, attempt_of, stale = {}, {}, {}, 0
 
 local function sort_out()
+  local last, spelled = nil, nil -- most entries are as the one before
   for i, id in ipairs(ids) do
-    if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
-      verdicts[i] = 'STALE'
+    local verdict, entry = all_ok and 'OK' or verdicts[i], entries[i] or false
+    if verdict == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
+      verdict = 'STALE'
     end
-    if verdicts[i] == 'OK' then
-      local _, attempt = read_entry(entries[i], 1)
-      spelled[attempt] = spelled[attempt] or string.format('%d', attempt)
-      done[#done + 1], attempt_of[#done + 1] = id, spelled[attempt]
-      failed_before[#failed_before + 1] = entries[i] and id or nil
+    verdicts[i] = verdict
+    if entry ~= last then
+      local _, attempt = read_entry(entry, 1)
+      last, spelled = entry, string.format('%d', attempt)
+    end
+    if verdict == 'OK' then
+      done[#done + 1], attempt_of[#done + 1] = id, spelled
+      failed_before[#failed_before + 1] = entry and id or nil
     else
       stale = stale + 1
     end

@@ -42,6 +42,21 @@ local function in_flight(inflight, ids, deadlines)
   return here, found
 end
 
+-- Whether all these leases have the same number. What was leased together is often alike.
+local function have_all(ids, entries, floor, number)
+  local last, same = nil, nil
+  for i = 1, #ids do
+    local entry = entries[i] or false
+    if entry ~= last then
+      last, same = entry, read_entry(entry, floor) == number
+    end
+    if not same then
+      return false
+    end
+  end
+  return true
+end
+
 -- Returns ids, verdicts, entries (none if no message has one), the deadlines if asked for, and whether
 -- all are OK; then there may be no verdicts.
 local function fence(keys, byte, first, stride, with_deadlines)
@@ -61,7 +76,7 @@ local function fence(keys, byte, first, stride, with_deadlines)
   local here, found = in_flight(keys.inflight, ids, deadlines)
   local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
   local shared = stride == 1 and tonumber(keys.common_no)
-  if found == n and shared == keys.floor and not with_deadlines and #entries == 0 then -- the usual case
+  if found == n and shared and have_all(ids, entries, keys.floor, shared) then -- the usual case
     return ids, {}, entries, deadlines, true
   end
   local verdicts, all_ok, numbers = {}, true, { [0] = shared } -- most lease numbers are alike: each is read once

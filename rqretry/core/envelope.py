@@ -136,6 +136,11 @@ def delayed_until(data: bytes, due_ms: int) -> bytes:
 
 def decode(data: bytes) -> Envelope:
     """Read message bytes, whoever wrote them; raises CodecError and nothing else."""
+    return _new(Envelope, decode_fields(data))
+
+
+def decode_fields(data: bytes) -> tuple[Any, ...]:
+    """The fields of an Envelope, for whoever does without one; raises as `decode`."""
     try:
         fields = msgpack.unpackb(data) if len(data) <= _SMALL_BYTES else _unpack_large(data)
     except CodecError:
@@ -158,8 +163,7 @@ def decode(data: bytes) -> Envelope:
     elif type(body) is dict and not _declares_its_length(data, body):
         _check_keys(data)
     if len(fields) == _LEAST_FIELDS:
-        # Half the cost of calling Envelope, whose own __new__ is written in Python.
-        return _new(Envelope, (body, None, (), {}, None, None, None))
+        return body, None, (), {}, None, None, None
     envelope = _with_properties(fields)
     if envelope.headers:
         _check_keys(data)

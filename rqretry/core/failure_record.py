@@ -18,7 +18,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from rqretry.core.errors import show
-from rqretry.core.redact import redacted
+from rqretry.core.redact import by_patterns_alone, redacted
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
@@ -28,7 +28,6 @@ BY_HAND = "by_hand"
 REPLAYED = "replay"
 """What the record of one that was sent back says, where it was not dead."""
 _DEEPEST = 64
-_DEEPEST_KEY = 1 + 2 * _DEEPEST
 _FINGERPRINTS_KEPT = 4096
 _MOST_BYTES = 4
 """Of one character in UTF-8."""
@@ -88,13 +87,13 @@ def fingerprint_of(error: BaseException) -> str:
     carried = getattr(error, _CARRIED, None)
     if type(carried) is str:
         return carried
-    key: list[Any] = [type(error)]
-    trace = error.__traceback__
-    while trace is not None and len(key) < _DEEPEST_KEY:
-        key += (id(trace.tb_frame.f_code), trace.tb_lasti)
-        trace = trace.tb_next
-    seen = _fingerprints.get(tuple(key))
-    return seen[0] if seen else _new_fingerprint(error, tuple(key))
+    key: tuple[Any, ...] = (type(error),)
+    trace, depth = error.__traceback__, 0
+    while trace is not None and depth < _DEEPEST:
+        key = key, id(trace.tb_frame.f_code), trace.tb_lasti  # cheaper than to grow a list
+        trace, depth = trace.tb_next, depth + 1
+    seen = _fingerprints.get(key)
+    return seen[0] if seen else _new_fingerprint(error, key)
 
 
 def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
@@ -132,8 +131,12 @@ def describe_exception(
     error: BaseException, fingerprint: str, worker: str, seconds: float, trace: str = ""
 ) -> str:
     """The attempt record of an exception."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - a __str__ that fails, or exits, must not hide the failure
+        text = show(error)
     type_ = type(error).__qualname__
-    return _record("failure", type_, _text_of(error), fingerprint, worker, seconds, trace)
+    return _record("failure", type_, text, fingerprint, worker, seconds, trace)
 
 
 def describe_cause(
@@ -218,25 +221,31 @@ def _record(
     cause: str, type_: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
     # A JSON encoder for each record would cost ten times as much.
-    message = _cut(redacted(message[:_TEMPLATE_CHARACTERS]))
-    if seconds < _NO_TIME_S and not trace:
-        return _instant(cause, type_, fingerprint, worker, message)
-    begin = _begin(cause, type_, fingerprint, worker, message)
+    instant = seconds < _NO_TIME_S and not trace
+    make = _instant if instant else _begin
+    if len(message) <= MAX_MESSAGE_BYTES and by_patterns_alone():  # the same for the same text
+        make = _remembered[make]
+    text = make(cause, type_, fingerprint, worker, message)
+    if instant:
+        return text
     traced = f',"s":{_quoted(trace)}' if trace else ""
-    return f'{begin}{traced},"d":{round(seconds, 3)}}}'
+    return f'{text}{traced},"d":{round(seconds, 3)}}}'
 
 
-@lru_cache(maxsize=4096)
 def _instant(cause: str, type_: str, fingerprint: str, worker: str, message: str) -> str:
-    """The record of a failure that took no time: the same for all with the same text."""
+    """The record of a failure that took no time."""
     return f'{_begin(cause, type_, fingerprint, worker, message)},"d":0.0}}'
 
 
-@lru_cache(maxsize=4096)
 def _begin(cause: str, type_: str, fingerprint: str, worker: str, message: str) -> str:
-    """The beginning of a record, the same for all failures with the same text."""
-    text = f',"m":{_quoted(message)}' if message else ""
+    """The beginning of a record."""
+    shown = _cut(redacted(message[:_TEMPLATE_CHARACTERS]))
+    text = f',"m":{_quoted(shown)}' if shown else ""
     return f"{_head(cause, type_, fingerprint, worker)}{text}"
+
+
+_remembered = {make: lru_cache(maxsize=4096)(make) for make in (_instant, _begin)}
+"""What many failures have in common: the same few fill a bad hour."""
 
 
 @lru_cache(maxsize=4096)
@@ -259,13 +268,6 @@ def _cut(message: str) -> str:
     data = message.encode(errors="replace")
     short = len(data) <= MAX_MESSAGE_BYTES
     return message if short else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001 - a __str__ that fails, or exits, must not hide the failure
-        return show(error)
 
 
 def _encodable(text: str) -> str:

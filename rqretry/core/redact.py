@@ -6,7 +6,6 @@ them what the last App named that gives `redact`.
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 HIDDEN = "***"
@@ -30,7 +29,6 @@ _HINTS = (
 )  # fmt: skip
 """Without one of these there is none; to look for them takes a tenth of the time."""
 
-_REMEMBERED_CHARACTERS = 256
 Redact = Callable[[str], str]
 _chosen: list[Redact] = []
 
@@ -40,24 +38,22 @@ def use(redact: Redact) -> None:
     _chosen[:] = [redact]
 
 
+def by_patterns_alone() -> bool:
+    """Whether equal texts are redacted alike: nobody has named a function."""
+    return not _chosen
+
+
 def redacted(text: str) -> str:
     """The text without secrets; a function that fails leaves nothing of it."""
-    text = _once_redacted(text) if len(text) <= _REMEMBERED_CHARACTERS else _by_patterns(text)
+    lowered = text.lower()
+    if any(hint in lowered for hint in _HINTS):
+        text = _PATTERNS.sub(_hidden, text)
     for redact in _chosen:
         try:
             text = str(redact(text))
         except Exception as error:  # noqa: BLE001 - it must neither show the text nor stop an attempt
             text = f"[redact raised {type(error).__name__}]"
     return text
-
-
-def _by_patterns(text: str) -> str:
-    lowered = text.lower()
-    return _PATTERNS.sub(_hidden, text) if any(hint in lowered for hint in _HINTS) else text
-
-
-_once_redacted = lru_cache(maxsize=4096)(_by_patterns)
-"""The same few failures fill a bad hour."""
 
 
 def redacted_value(name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
-from rqretry.core.envelope import decode
+from rqretry.core.envelope import decode_fields
 from rqretry.core.errors import CodecError
 from rqretry.core.failure_record import describe_cause, describe_exception, fingerprint_of
 from rqretry.core.message import Message
@@ -115,23 +115,18 @@ class Execution:
     ) -> ConsumeResult | Failure:
         """What an exception of a handler means; raises it again if it is the slot's own."""
         try:
-            return self._meaning(delivery, error, started)
+            if isinstance(error, HandlerSignal):
+                return error.result
+            if isinstance(error, ReceivedMismatch):
+                return self.failure(delivery, "mismatch", str(error), level=DEAD)
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise error  # noqa: TRY301 - it is the slot's own
+            return self._raised(delivery, error, time.monotonic() - started)
         except BaseException as worse:
             if worse is error:
                 raise
             reason = f"{type(error).__qualname__}, which raises {type(worse).__qualname__} itself"
             return self.failure(delivery, "failure", reason)
-
-    def _meaning(
-        self, delivery: Delivery, error: BaseException, started: float
-    ) -> ConsumeResult | Failure:
-        if isinstance(error, HandlerSignal):
-            return error.result
-        if isinstance(error, ReceivedMismatch):
-            return self.failure(delivery, "mismatch", str(error), level=DEAD)
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise error
-        return self._raised(delivery, error, time.monotonic() - started)
 
     def failure(
         self,
@@ -212,7 +207,7 @@ class Execution:
         place, spec = delivery.place, self._spec
         message: Message[Any] = Message(
             (place.topic, place.partition, spec.group, delivery.lease_no, delivery.id),
-            decode(delivery.data),
+            decode_fields(delivery.data),
             delivery.attempt,
             self._max_retries,
             delivery.sent_at + place.visibility_s,

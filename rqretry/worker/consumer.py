@@ -141,27 +141,21 @@ class Consumer:
             self.running.lose(delivery)
             self._context.rooms.room_in(self)  # leasing may wait for the room that it took
             return None
-        waiting = self._start(delivery, task, now)
-        return None if waiting is None else self._finish(delivery, waiting)
+        return self._start(delivery, now)
 
     async def process_all(self, deliveries: list[Delivery]) -> None:
         """Run the attempts of some messages and settle them, outside of any slot."""
         for delivery in deliveries:
-            await self._process(delivery)
+            delivery.task = asyncio.current_task()
+            rest = self._start(delivery, time.monotonic())
+            if rest is not None:
+                await rest
 
-    async def _process(self, delivery: Delivery) -> None:
-        waiting = self._start(delivery, asyncio.current_task(), time.monotonic())
-        if waiting is not None:
-            await self._finish(delivery, waiting)
-
-    def _start(
-        self, delivery: Delivery, task: asyncio.Task[None] | None, now: float
-    ) -> Waiting | None:
-        """Run an attempt and settle it; or up to where its handler waits."""
-        delivery.task = task
+    def _start(self, delivery: Delivery, now: float) -> Coroutine[Any, Any, None] | None:
+        """Run an attempt and settle it; what is to be awaited where its handler waits."""
         outcome = self.execution.start(delivery, now)
         if isinstance(outcome, Waiting):
-            return outcome
+            return self._finish(delivery, outcome)
         if not (delivery.settled or delivery.lost):
             self._settle(delivery, outcome)
         self._count()

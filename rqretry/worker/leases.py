@@ -110,10 +110,12 @@ class Leases:
         for delivery in deliveries:
             self._held[delivery.id] = delivery
 
-    def end(self, delivery: Delivery) -> None:
-        """This lease is over; the message may be ours again, under another one."""
-        if self._held.get(delivery.id) is delivery:
-            del self._held[delivery.id]
+    def end(self, *deliveries: Delivery) -> None:
+        """These leases are over; the messages may be ours again, under other ones."""
+        held = self._held
+        for delivery in deliveries:
+            if held.get(delivery.id) is delivery:
+                del held[delivery.id]
 
     # The heartbeat's thread calls these.
 
@@ -202,25 +204,22 @@ class Outbox:
 class Tracebacks:
     """Each is formatted once, and sent once: its place keeps it by the failure's fingerprint."""
 
-    __slots__ = ("_sent", "_unsent")
+    __slots__ = ("_noted", "_unsent")
 
     def __init__(self) -> None:
         self._unsent: dict[str, str] = {}
-        self._sent: set[str] = set()
+        self._noted: set[str] = set()
 
     def note(self, fingerprint: str, error: BaseException) -> None:
-        """Keep an error's traceback until it is sent, unless it was kept or sent before."""
-        if fingerprint not in self._sent and fingerprint not in self._unsent:
+        """Keep an error's traceback until it is sent, unless one of its kind was before."""
+        if fingerprint not in self._noted:
             self._unsent[fingerprint] = formatted(error)
+            self._noted.add(fingerprint)
 
     def take(self) -> dict[str, str]:
         """Those to send."""
         taken, self._unsent = self._unsent, {}
         return taken
-
-    def sent(self, taken: Iterable[str]) -> None:
-        """Remember that the server has these."""
-        self._sent.update(taken)
 
     def put_back(self, taken: dict[str, str]) -> None:
         """It may not have these."""

@@ -212,7 +212,6 @@ class Settler:
         return None
 
     def _conclude(self, doubts: Sequence[Doubt], found: Recovered) -> None:
-        retried_too = self._report.wants_failures
         for doubt in doubts:
             delivery, failure = doubt.delivery, doubt.failure
             taken = found.taken.get(doubt.result)
@@ -221,7 +220,7 @@ class Settler:
             if taken is None:
                 self._rejected(delivery)
             elif failure is not None:
-                self._report.failed(delivery, failure, taken, retried_too=retried_too)
+                self._report.failed(delivery.place.keys, [(delivery, failure, taken)])
             elif delivery.watch is not None:
                 delivery.watch.settled(SUCCESS)
 
@@ -265,16 +264,15 @@ class Settler:
         sent_at = time.monotonic()
 
         def answered(verdicts: list[bytes]) -> None:
-            self.done[place.topic, place.keys.group] += verdicts.count(OK)
-            for delivery, verdict in zip(batch, verdicts, strict=True):
-                if verdict == LATER:
-                    self.succeed(delivery)
-                    continue
-                place.leases.end(delivery)
-                if verdict != OK:
-                    self._doubt(delivery, None, sent_at, gone=verdict == GONE)
-                elif delivery.watch is not None:
+            pairs = zip(batch, verdicts, strict=True)
+            done = [delivery for delivery, verdict in pairs if verdict == OK]
+            place.leases.end(*done)
+            self.done[place.topic, place.keys.group] += len(done)
+            for delivery in done:
+                if delivery.watch is not None:
                     delivery.watch.settled(SUCCESS)
+            if len(done) < len(batch):
+                self._not_done(batch, verdicts, sent_at)
 
         def again() -> None:
             for delivery in batch:
@@ -285,26 +283,32 @@ class Settler:
         command = succeed(place.keys, receipts, worker=self._worker, times=_times(batch))
         return Settlement(command, answered, again)
 
+    def _not_done(
+        self, batch: Sequence[Delivery], verdicts: Sequence[bytes], sent_at: float
+    ) -> None:
+        for delivery, verdict in zip(batch, verdicts, strict=True):
+            if verdict == LATER:
+                self.succeed(delivery)
+            elif verdict != OK:
+                self._doubt(delivery, None, sent_at, gone=verdict == GONE)
+
     def _fail_batch(
         self, place: LeasedPlace, batch: Sequence[tuple[Delivery, Failure]]
     ) -> Settlement:
         tracebacks, sent_at = place.tracebacks.take(), time.monotonic()
 
         def answered(results: list[Failed]) -> None:
-            place.tracebacks.sent(tracebacks)
+            place.leases.end(*[delivery for delivery, _ in batch])
             self._report.learn(tracebacks)
-            retried_too = self._report.wants_failures
-            self.failures += sum([result.verdict == "OK" for result in results])
-            self.done[place.topic, place.keys.group] += sum([result.dead for result in results])
+            taken = []
             for (delivery, failure), result in zip(batch, results, strict=True):
-                place.leases.end(delivery)
-                if result.verdict != "OK":
+                if result.verdict == "OK":
+                    taken.append((delivery, failure, result))
+                else:
                     gone = result.verdict == "GONE"
                     self._doubt(delivery, failure, sent_at, gone=gone)
-                elif retried_too or result.dead or delivery.watch is not None:
-                    self._report.failed(delivery, failure, result, retried_too=retried_too)
-                else:
-                    self._report.log_failure(delivery, failure, result)
+            self.failures += len(taken)
+            self.done[place.topic, place.keys.group] += self._report.failed(place.keys, taken)
 
         def again() -> None:
             place.tracebacks.put_back(tracebacks)
@@ -313,7 +317,7 @@ class Settler:
                     self.fail(delivery, failure)
 
         failures = [failure for _, failure in batch]
-        times = _times(delivery for delivery, _ in batch)
+        times = _times([delivery for delivery, _ in batch])
         command = fail(
             place.keys, failures, worker=self._worker, tracebacks=tracebacks, times=times
         )
@@ -347,7 +351,7 @@ class Settler:
             worker=self._worker,
             delays_ms=[item.delay_ms for item in batch],
             max_postpones=most,
-            times=_times(item.delivery for item in batch) if most else b"",
+            times=_times([item.delivery for item in batch]) if most else b"",
         )
         return Settlement(command, answered, again)
 
@@ -359,15 +363,12 @@ def _batched(items: list[T]) -> Iterable[Sequence[T]]:
     return (items,) if items else ()
 
 
-def _times(deliveries: Iterable[Delivery]) -> bytes:
+def _times(deliveries: Sequence[Delivery]) -> bytes:
     """When the handlers ran."""
-    return encode_times(
-        [
-            seconds
-            for one in deliveries
-            for seconds in (one.started_at - one.leased_at, one.ended_at - one.started_at)
-        ]
-    )
+    seconds = [0.0] * (2 * len(deliveries))
+    seconds[::2] = [one.started_at - one.leased_at for one in deliveries]
+    seconds[1::2] = [one.ended_at - one.started_at for one in deliveries]
+    return encode_times(seconds)
 
 
 def _is_ours(delivery: Delivery) -> bool:

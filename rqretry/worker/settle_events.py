@@ -4,14 +4,15 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rqretry.core.durations import spell
 from rqretry.core.failure_record import fingerprint_in, kind_in, reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about, log_death
-from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE
+from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE, Watched
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failed, Failure
 from rqretry.transport.store import Store
@@ -23,24 +24,29 @@ _FOLDED_S, _MOST_KINDS = 60.0, 1000
 _WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 
+FailedAttempt = tuple[Delivery, Failure, Failed]
+Kind = tuple[str, str, str]
+"""Of failures: topic, group and fingerprint."""
+
+
 @dataclass(slots=True)
 class _Folded:
     """Failures of one kind in one group: the first is logged, the others once a minute."""
 
     kind: str
-    last: tuple[str, int, str]
-    """Id, attempt and trace of the last one."""
     since: float
     """The beginning of the minute."""
-    count: int = 1
+    count: int = 0
     """How many failed in it."""
     logged: int = 1
     """How many of these have a line of their own."""
+    last: tuple[str, int, str] = "", 0, ""
+    """Id, attempt and trace of the last one."""
 
-    def add(self, delivery: Delivery) -> None:
-        """One more of them failed."""
-        self.count += 1
-        self.last = delivery.id, delivery.attempt, delivery.trace
+    def add(self, count: int, last: Delivery) -> None:
+        """So many more of them failed."""
+        self.count += count
+        self.last = last.id, last.attempt, last.trace
 
 
 class OutcomeReporter:
@@ -50,17 +56,9 @@ class OutcomeReporter:
         self._announcer = announcer
         self._worker = worker
         self._store = store
-        self._folded: dict[tuple[str, str, str], _Folded] = {}
-        """By topic, group and fingerprint."""
-        self._same: tuple[str, GroupKeys, _Folded] | None = None
-        """The last record, its group and where it was counted: most are as the one before."""
+        self._folded: dict[Kind, _Folded] = {}
         self._traces: dict[str, str] = {}
         """By kind of failure, its traceback."""
-
-    @property
-    def wants_failures(self) -> bool:
-        """Whether somebody wants to hear of each failure, also of those that are retried."""
-        return self._announcer.wants("failure")
 
     def learn(self, tracebacks: Mapping[str, str]) -> None:
         """Remember the tracebacks of kinds of failures."""
@@ -68,22 +66,22 @@ class OutcomeReporter:
             self._traces.clear()
         self._traces.update(tracebacks)
 
-    def failed(
-        self, delivery: Delivery, failure: Failure, result: Failed, *, retried_too: bool
-    ) -> None:
-        """The server has this failure; `retried_too`: what `wants_failures` was."""
-        watch, keys = delivery.watch, delivery.place.keys
-        if watch is not None and result.dead:
-            watch.settled(DEAD_LETTER, record=failure.record)
-        elif watch is not None:
-            due_ms = result.due_ms or None
-            watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
-        if result.dead:
-            self._log_death(delivery, failure, result)
-        elif result.verdict == "OK":
-            self.log_failure(delivery, failure, result)
-        if result.dead or (retried_too and result.verdict == "OK"):
-            self._announce(keys, failure, result)
+    def failed(self, keys: GroupKeys, failed: Sequence[FailedAttempt]) -> int:
+        """The server has these failures of one group. Returns how many of them are deaths."""
+        announced, retried, deaths = self._announcer.wants("failure"), [], 0
+        for one in failed:
+            delivery, failure, result = one
+            if delivery.watch is not None:
+                _show(delivery.watch, failure, result)
+            if result.dead:
+                deaths += 1
+                self._log_death(delivery, failure, result)
+            elif result.verdict == "OK":
+                retried.append(one)
+            if result.dead or (announced and result.verdict == "OK"):
+                self._announce(keys, failure, result)
+        self._log_retried(keys, retried)
+        return deaths
 
     def rejected(self, delivery: Delivery) -> None:
         """The lease was over before the result was reported."""
@@ -103,7 +101,6 @@ class OutcomeReporter:
         for key, folded in self._folded.items():
             self._log_folded(key, folded)
         self._folded.clear()
-        self._same = None
 
     def _log_death(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
         keys, reason = delivery.place.keys, reason_in(failure.record)
@@ -120,55 +117,55 @@ class OutcomeReporter:
                 facts = (keys.group, topic, id_, attempt, reason, due_ms, fingerprint_in(record))
                 self._announcer.post(Event(name, self._worker, *facts))
 
-    def log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
+    def _log_retried(self, keys: GroupKeys, retried: Sequence[FailedAttempt]) -> None:
         """A line for the first of a kind in a group, and one a minute while it goes on."""
-        same, keys = self._same, delivery.place.keys
-        if same is not None and same[0] is failure.record and same[1] is keys:
-            same[2].add(delivery)  # most end here: no more than they need is done
-            return
-        topic, fingerprint = keys.partition.topic, fingerprint_in(failure.record)
-        folded = self._folded.get((topic, keys.group, fingerprint))
-        if folded is not None:
-            folded.add(delivery)
-            self._same = failure.record, keys, folded
-            return
-        if not log.isEnabledFor(logging.WARNING):
-            return
-        self._fold((topic, keys.group, fingerprint), delivery, failure)
+        records = [failure.record for _, failure, _ in retried]
+        last = dict(zip(records, retried, strict=True))  # most are alike
+        for record, count in Counter(records).items():
+            key = keys.partition.topic, keys.group, fingerprint_in(record)
+            folded = self._folded.get(key)
+            if folded is None and log.isEnabledFor(logging.WARNING):
+                folded = self._fold(key, record)
+                self._log_first(key, *retried[records.index(record)])
+            if folded is not None:
+                folded.add(count, last[record][0])
+
+    def _log_first(self, key: Kind, delivery: Delivery, failure: Failure, result: Failed) -> None:
+        topic, group, fingerprint = key
         trace = self._traces.get(fingerprint, "")
         where = _WHERE.findall(trace)[-1:]
         most = delivery.message.max_retries if delivery.message else None
         of = "" if most is None else f" of {most + 1}"  # None: unlimited
-        wait_s = (result.due_ms - self._store.clock_of(keys.partition.meta).now_ms()) / 1000
+        clock = self._store.clock_of(delivery.place.keys.partition.meta)
+        wait_s = (result.due_ms - clock.now_ms()) / 1000
         log.warning(
             "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s",
-            delivery.id, topic, keys.group, result.attempt, of,
+            delivery.id, topic, group, result.attempt, of,
             spell(max(0, round(wait_s) if wait_s >= 1 else round(wait_s, 2))),
             reason_in(failure.record), "".join(f" ({file}:{line})" for file, line in where),
-            extra=about(delivery.id, topic, keys.group, result.attempt, delivery.trace)
+            extra=about(delivery.id, topic, group, result.attempt, delivery.trace)
             | {"traceback": trace},
         )  # fmt: skip
 
-    def _fold(self, key: tuple[str, str, str], delivery: Delivery, failure: Failure) -> None:
-        """Others of its kind are counted from now on, until a minute has none."""
+    def _fold(self, key: Kind, record: str) -> _Folded:
+        """Failures of this kind are counted from now on, until a minute has none."""
         if len(self._folded) > _MOST_KINDS:
             self.finish()
-        last = delivery.id, delivery.attempt, delivery.trace
-        folded = self._folded[key] = _Folded(kind_in(failure.record), last, time.monotonic())
+        folded = self._folded[key] = _Folded(kind_in(record), time.monotonic())
         asyncio.get_running_loop().call_later(_FOLDED_S, self._minute_over, key, folded)
+        return folded
 
-    def _minute_over(self, key: tuple[str, str, str], folded: _Folded) -> None:
+    def _minute_over(self, key: Kind, folded: _Folded) -> None:
         if self._folded.get(key) is not folded:
             return
         if not folded.count:
             del self._folded[key]
-            self._same = None
             return
         self._log_folded(key, folded)
         folded.since, folded.count, folded.logged = time.monotonic(), 0, 0
         asyncio.get_running_loop().call_later(_FOLDED_S, self._minute_over, key, folded)
 
-    def _log_folded(self, key: tuple[str, str, str], folded: _Folded) -> None:
+    def _log_folded(self, key: Kind, folded: _Folded) -> None:
         (topic, group, _), (id_, attempt, trace) = key, folded.last
         if folded.count > folded.logged:
             log.info(
@@ -176,3 +173,12 @@ class OutcomeReporter:
                 topic, group, folded.count, max(1, round(time.monotonic() - folded.since)),
                 folded.kind, id_, extra=about(id_, topic, group, attempt, trace),
             )  # fmt: skip
+
+
+def _show(watch: Watched, failure: Failure, result: Failed) -> None:
+    """Let an observer know what became of a failed attempt."""
+    if result.dead:
+        watch.settled(DEAD_LETTER, record=failure.record)
+    else:
+        due_ms = result.due_ms or None
+        watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)

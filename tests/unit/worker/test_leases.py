@@ -62,7 +62,6 @@ def test_a_traceback_is_sent_once_and_again_only_where_the_call_failed() -> None
     assert "first" in taken["f"]
     tracebacks.put_back(taken)
     assert tracebacks.take() == taken
-    tracebacks.sent(taken)
     tracebacks.note("f", ValueError("third"))
     assert tracebacks.take() == {}
 
