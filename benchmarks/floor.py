@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import redis
 
+from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import bodies
 from rqretry import App, Client
 from rqretry.core.envelope import checksum, encode
@@ -81,3 +83,20 @@ def lpush_rate(port: int, count: int, size: int) -> float:
         rate = count / (time.perf_counter() - started)
         client.delete("bare-list")
         return rate
+
+
+def server_us(server: Server, count: int, size: int) -> dict[str, float]:
+    """CPU of the server for one LPUSH and one XADD of so many bytes, sent one after another."""
+    data, found = b"x" * size, {}
+    with redis.Redis(port=server.port) as client:  # noqa: TID251 - this is what is compared with
+        bare = {
+            "lpush_us": partial(client.lpush, "bare-list", data),
+            "xadd_us": partial(client.xadd, "bare-stream", {"payload": data}),
+        }
+        for name, send in bare.items():
+            cpu = server.cpu_s()
+            for _ in range(count):
+                send()
+            found[name] = (server.cpu_s() - cpu) / count * MICROSECONDS
+        client.delete("bare-list", "bare-stream")
+    return found

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import Any
 
+from benchmarks.servers import Server
 from rqretry import App
 from rqretry.core.envelope import encode
 from rqretry.core.parts import parts_of
@@ -87,3 +88,9 @@ def check(expected: Iterable[str], handled: Iterable[str], times: int = 1) -> No
             f"of {len(wanted)} messages {missing} were not handled, {wrong} not {times} times,"
             f" and {unknown} that were never published were"
         )
+
+
+def stored(server: Server) -> list[str]:
+    """The ids that wait for the first group, in their order."""
+    (key,) = server.client.keys("*:backlog")
+    return [id_.decode() for id_ in server.client.lrange(key, 0, -1)]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from benchmarks.figures import Figures
 from benchmarks.scenarios import (
     backlog,
+    callers,
     cpu_bound,
     crash,
     drain,
@@ -28,6 +29,7 @@ Scenario = Callable[[int | None], Figures]
 SCENARIOS: dict[str, Scenario] = {
     "publish": publishing.single,
     "publish_bulk": publishing.bulk,
+    "callers": callers.callers,
     "w1": drain.w1,
     "w1_2_processes": drain.w1_2_processes,
     "w1_3_groups": drain.w1_3_groups,

@@ -7,17 +7,18 @@ from typing import Any
 from benchmarks import floor
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
-from benchmarks.workload import SMALL, TOPIC, bodies, check, encoded_size, run
+from benchmarks.workload import SMALL, TOPIC, bodies, check, encoded_size, run, stored
 from rqretry import App
 
 
 def single(messages: int | None) -> Figures:
-    """One synchronous publish after another, beside a bare redis-py LPUSH loop."""
+    """One synchronous publish after another, beside bare redis-py loops of LPUSH and XADD."""
     count = messages or 20_000
     with Server() as server:
         app = App(server.url)
         with app.client as client:
             client.publish(TOPIC, 0)
+            costs = floor.server_us(server, count, encoded_size())
             bare = floor.lpush_rate(server.port, count, encoded_size())
             cpu, commands = server.cpu_s(), server.requests()
             started, own = time.perf_counter(), time.process_time()
@@ -25,7 +26,7 @@ def single(messages: int | None) -> Figures:
             took, own = time.perf_counter() - started, time.process_time() - own
             cpu, commands = server.cpu_s() - cpu, server.requests() - commands
             bare = max(bare, floor.lpush_rate(server.port, count, encoded_size()))
-        check(ids, _stored(server)[1:])
+        check(ids, stored(server)[1:])
     rate = count / took
     return Figures(
         rate=rate,
@@ -34,7 +35,7 @@ def single(messages: int | None) -> Figures:
         worker_us=own / count * MICROSECONDS,
         floor_ratio=rate / bare,
         redis_commands=commands / count,
-        more={"lpush_per_s": bare},
+        more={"lpush_per_s": bare, **costs},
     )
 
 
@@ -45,7 +46,7 @@ def bulk(messages: int | None) -> Figures:
         before = server.memory()
         took, own, cpu, calls, ids = run(_bulk(server, count))
         per_message = (server.memory() - before) / count
-        check(ids, _stored(server)[1:])
+        check(ids, stored(server)[1:])
         bare = floor.publish_rate(server.url, count, SMALL)
     rate = count / took
     return Figures(
@@ -74,9 +75,3 @@ async def _bulk(server: Server, count: int) -> tuple[float, float, float, int, l
         took, own = time.perf_counter() - started, time.process_time() - own
         cpu, calls = server.cpu_s() - cpu, server.requests() - calls
         return took, own, cpu, calls, [str(id_) for id_ in made]
-
-
-def _stored(server: Server) -> list[str]:
-    """The ids that wait for the first group, in their order."""
-    (key,) = server.client.keys("*:backlog")
-    return [id_.decode() for id_ in server.client.lrange(key, 0, -1)]

@@ -84,7 +84,24 @@ class InvalidReceiptHandle(RqretryError):
 
 
 class QueueFull(RqretryError):
-    """Raised when a topic holds as many messages as it may; nothing was written."""
+    """Raised when a topic holds as many messages as it may; nothing was written.
+
+    Attributes:
+        room: How many more the partition would have taken.
+    """
+
+    room = 0
+
+    @classmethod
+    def of(cls, topic: str, stored: int, limit: int) -> "QueueFull":
+        """What to raise for a partition that may not store more."""
+        error = cls(
+            f"topic {show(topic)} is full: a partition stores {stored} of at most"
+            f" {limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
+            " (max_messages)"
+        )
+        error.room = limit - stored
+        return error
 
 
 class ScheduleNotFound(RqretryError):

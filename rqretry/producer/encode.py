@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.durability import check_durability
@@ -24,7 +24,6 @@ from rqretry.core.errors import (
 )
 from rqretry.core.history_notes import noted
 from rqretry.core.limits import (
-    MAX_CALL_BYTES,
     MAX_DELAY_MS,
     MAX_DELAY_S,
     check_headers,
@@ -35,20 +34,11 @@ from rqretry.core.limits import (
 )
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId, make_id, make_ids, partition_of
-from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN, plain
 from rqretry.protocol.command import Operation
 from rqretry.protocol.publish import PlainMessages, Prepared, compressed
 from rqretry.transport.session import ServerClock
-
-FULL_CALL = 470
-"""Messages per call in bulk; a script may take 500. The server keeps the history entry of a call in
-one piece of memory: 470 ids as text fit into 8 KiB (500 would take 10), and packed into 6."""
-MAX_CALL_ENTRIES = 2400
-"""Message keys, and places in the lines of ordered groups, in a call: each takes about 3 µs."""
-_MAX_PUSHED = 40_000
-"""Places in the lists of groups: each takes a tenth of a microsecond."""
 
 
 class SamePartition:
@@ -252,51 +242,6 @@ def _until(date_ms: int, item: OutgoingMessage, now_ms: int) -> str:
 
 
 # -- calls -----------------------------------------------------------------------------------------
-
-
-class Room(NamedTuple):
-    """What one call may take of messages to one partition, by the groups of its topic.
-
-    Attributes:
-        messages: How many.
-        ordered: The ordered groups.
-    """
-
-    messages: int = FULL_CALL
-    ordered: int = 0
-
-    def entries(self, messages: Sequence[Prepared]) -> int:
-        """How many entries of indexes these take."""
-        noted = [m.noted for m in messages if m.noted]
-        return sum(len(n.keys) + (self.ordered if n.message_group else 0) for n in noted)
-
-
-_BY_ITSELF = Room()
-
-
-def room_in(route: Route) -> Room:
-    """What one call may take by this route."""
-    ordered = sum(group.ordered for group in route.groups)
-    return Room(min(FULL_CALL, _MAX_PUSHED // max(1, len(route.groups))), ordered)
-
-
-def chunks(messages: Sequence[Prepared], room: Room = _BY_ITSELF) -> Iterator[Sequence[Prepared]]:
-    """Cut messages into calls: so many messages, bytes and entries, one message at least."""
-    if type(messages) is PlainMessages:
-        yield from messages.cut(room.messages, MAX_CALL_BYTES)
-        return
-    chunk: list[Prepared] = []
-    size = entries = 0
-    for message in messages:
-        length, more = len(message.data), room.entries([message])
-        full = len(chunk) >= room.messages or size + length > MAX_CALL_BYTES
-        if chunk and (full or entries + more > MAX_CALL_ENTRIES):
-            yield chunk
-            chunk, size, entries = [], 0, 0
-        chunk.append(message)
-        size, entries = size + length, entries + more
-    if chunk:
-        yield chunk
 
 
 LaneKey = tuple[int, str]

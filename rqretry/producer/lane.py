@@ -164,7 +164,7 @@ class Publishing:
         known = front is not None and self._may_be_followed(lane, messages)
         if front is not None and front.record is not None and not (known and front.record):
             yield Pause(0)  # until it is answered, since nothing can be made to depend on it
-        repeated = self._repeated(messages)
+        repeated = self.in_doubt(messages)
         if repeated is not None:
             asked = repeated._replace(durability=lane.durability)
             return (yield from self._resolve(asked, messages))
@@ -186,6 +186,8 @@ class Publishing:
             raise ForgottenResult(error.operation, error.ids, error.reason) from None
         except GeneratorExit:  # cancelled: what was sent is not known
             lane.start_over()
+            if len(messages) > 1:  # others may know their ids
+                self._unresolved.add(call)
             raise
         finally:
             lane.record = None
@@ -229,7 +231,7 @@ class Publishing:
         """Whether a call may be sent before this one is answered: its checksum alone names it."""
         if self.partitions(lane.topic) != lane.partitions:
             return False
-        if lane.durability or self._repeated(messages):
+        if lane.durability or self.in_doubt(messages):
             return False
         return self.may_be_ahead(lane.topic, lane.partition, messages)
 
@@ -290,7 +292,7 @@ class Publishing:
                 messages = compressed(call.messages, answer.route.compress_from)
                 call = call._replace(messages=messages)
         if answer.status == "FULL":
-            raise full(topic, answer.stored, answer.limit)
+            raise QueueFull.of(topic, answer.stored, answer.limit)
         if answer.now_ms:
             self.clock.note(answer.now_ms)
         return answer
@@ -304,7 +306,8 @@ class Publishing:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
         return answer
 
-    def _repeated(self, messages: Sequence[Prepared]) -> Call | None:
+    def in_doubt(self, messages: Sequence[Prepared]) -> Call | None:
+        """The unresolved call that one of these messages was in."""
         return self._unresolved.find(ids_of(messages)) if self._unresolved.by_id else None
 
     def _resolve(
@@ -361,15 +364,6 @@ def _verdicts(
         else MessageId(message.id, duplicate=code == "D" or again, durability=durability or MEMORY)
         for message, code in zip(messages, codes, strict=True)
     ]
-
-
-def full(topic: str, stored: int, limit: int) -> QueueFull:
-    """The error for a partition that may not store more."""
-    return QueueFull(
-        f"topic {show(topic)} is full: a partition stores {stored} of at most"
-        f" {limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
-        " (max_messages)"
-    )
 
 
 def _same(repeated: Prepared, first: Prepared) -> bool:

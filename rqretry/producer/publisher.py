@@ -5,35 +5,39 @@ from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from rqretry.core.errors import AmbiguousResult, RqretryError
-from rqretry.core.limits import MAX_CALL_BYTES, check_topic
+from rqretry.core.limits import check_topic
 from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
+from rqretry.producer.chunk import Room, chunks, next_call, room_in
 from rqretry.producer.encode import (
-    MAX_CALL_ENTRIES,
     Addressed,
     Encoder,
     LaneKey,
-    Room,
     by_lane,
     check_publishable,
-    chunks,
     ids_or_error,
     in_order,
     per_message,
-    room_in,
 )
 from rqretry.producer.lane import Lane, Publishing
-from rqretry.protocol.publish import Prepared
+from rqretry.producer.shared_call import Answer, send_shared
+from rqretry.protocol.publish import Prepared, ids_of
 from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store import Store
 
 _RETIRE_S = 1.0
 
-_Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
+
+class _Waiting(NamedTuple):
+    """A caller that waits for its answer."""
+
+    messages: Sequence[Prepared]
+    answered: "asyncio.Future[list[MessageId | Exception]]"
 
 
 class LaneQueue:
@@ -81,7 +85,7 @@ class LaneQueue:
         future: asyncio.Future[list[MessageId | Exception]] = (
             asyncio.get_running_loop().create_future()
         )
-        self._waiting.append((messages, future))
+        self._waiting.append(_Waiting(messages, future))
         return await future
 
     async def sent(self) -> None:
@@ -118,44 +122,46 @@ class LaneQueue:
 
     def _send_waiting(self) -> None:
         if self._waiting:
+            self._waiting = deque([each for each in self._waiting if not each.answered.done()])
+        if self._waiting:
             self._task = asyncio.get_running_loop().create_task(self._drain())
+            self._task.add_done_callback(self._drained)
         else:
-            self._busy = False
+            self._busy, self._task = False, None
+
+    def _drained(self, task: asyncio.Task[None]) -> None:
+        if task is self._task:  # cancelled, as all tasks of a loop are, which may go on
+            self._send_waiting()
 
     async def _drain(self) -> None:
         while self._waiting:
-            batch = self._next_batch()
-            try:
-                given = [m for messages, _ in batch for m in messages]
-                if self._before:
-                    await self._after_older()
-                answers = await self._call(given) if given else []
-            except Exception as error:  # noqa: BLE001 - every waiting publisher gets it
-                for messages, future in batch:
-                    if not future.done():
-                        future.set_exception(_own(error, messages))
-                continue
-            for messages, future in batch:
-                mine, answers = answers[: len(messages)], answers[len(messages) :]
-                if not future.done():
-                    future.set_result(mine)
-        self._busy = False
-        self._task = None
+            callers = next_call(self._waiting, self.room(), self._publishing.in_doubt)
+            await self._answer([each for each in callers if not each.answered.done()])
+            if len(callers) > 1:
+                await asyncio.sleep(0)  # those who publish again at once go together, too
+        self._busy, self._task = False, None
 
-    def _next_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        count = size = entries = 0
-        room = self.room()
-        while self._waiting:
-            messages = self._waiting[0][0]
-            count += len(messages)
-            size += sum(len(message.data) for message in messages)
-            entries += room.entries(messages)
-            full = count > room.messages or size > MAX_CALL_BYTES or entries > MAX_CALL_ENTRIES
-            if batch and full:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
+    async def _answer(self, callers: Sequence[_Waiting]) -> None:
+        """Send what some callers publish; each gets its own answer."""
+        parts = [caller.messages for caller in callers]
+        try:
+            if self._before:
+                await self._after_older()
+            shared = send_shared(partial(self._publishing.send, self._lane), parts)
+            _wake(callers, await self._store.perform(shared))
+        except asyncio.CancelledError:
+            _wake(callers, [AmbiguousResult("publish", ids_of(p), "cancelled") for p in parts])
+            raise
+
+
+def _wake(callers: Sequence[_Waiting], answers: Sequence[Answer]) -> None:
+    for caller, answer in zip(callers, answers, strict=True):
+        if caller.answered.done():
+            continue
+        if isinstance(answer, Exception):
+            caller.answered.set_exception(answer)
+        else:
+            caller.answered.set_result(answer)
 
 
 @dataclass(slots=True)
@@ -260,11 +266,3 @@ class Publisher:
             found = LaneQueue(self._store, self._publishing, lane, lanes.older)
             lanes.by_key[key] = found
         return found
-
-
-def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:
-    """An error of a shared call, as one of its publishers gets it: with its own ids."""
-    if isinstance(error, AmbiguousResult):
-        ids = [message.id for message in messages]
-        return type(error)("publish", ids, error.reason)
-    return error

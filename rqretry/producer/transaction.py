@@ -13,6 +13,7 @@ from rqretry.catalog.store import NAMESPACE
 from rqretry.core.errors import (
     AmbiguousResult,
     InvalidArgument,
+    QueueFull,
     RqretryError,
     StoreUnavailable,
     TransactionDecided,
@@ -25,8 +26,9 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.public_call import hinted
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
-from rqretry.producer.encode import Encoder, check_publishable, chunks, partition_for
-from rqretry.producer.lane import full, refused
+from rqretry.producer.chunk import chunks
+from rqretry.producer.encode import Encoder, check_publishable, partition_for
+from rqretry.producer.lane import refused
 from rqretry.protocol import transaction
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.facade import AsyncFacade, Facade, SyncFacade, Verb
@@ -290,7 +292,7 @@ class TransactionOperations:
             else:
                 yield from self.catalog.topics.note_route(*place, answer.route, create=True)
         if answer.status == "FULL":
-            raise full(topic, answer.stored, answer.limit)
+            raise QueueFull.of(topic, answer.stored, answer.limit)
         if answer.status != "OK":
             raise self._closed("decided meanwhile, by a checker or an operator")
         return answer

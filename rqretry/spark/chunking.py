@@ -6,7 +6,8 @@ A task that runs again may get its rows in batches of another size, and has to m
 from collections.abc import Iterator, Sequence
 
 from rqretry.core.message_id import partition_of
-from rqretry.producer.encode import Room, chunks, partition_for
+from rqretry.producer.chunk import Room, chunks
+from rqretry.producer.encode import partition_for
 from rqretry.protocol.publish import PlainMessages, Prepared
 
 Call = tuple[int, Sequence[Prepared]]

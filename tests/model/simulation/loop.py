@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from rqretry.admin import topic_limits
-from rqretry.producer import encode
+from rqretry.producer import chunk
 from rqretry.testing.clock import START_MS
 from tests.model.simulation.chance import Chance
 
@@ -224,11 +224,11 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
             (random, "Random", generator),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
-        stack.enter_context(mock.patch.object(encode, "FULL_CALL", MOST_IN_A_CALL))
+        stack.enter_context(mock.patch.object(chunk, "FULL_CALL", MOST_IN_A_CALL))
         for least in ("LEAST_HISTORY_BYTES", "_LEAST_KEPT_S"):  # so that runs forget what they keep
             stack.enter_context(mock.patch.object(topic_limits, least, 1))
-        room = encode.Room(MOST_IN_A_CALL)
-        stack.enter_context(mock.patch.object(encode.chunks, "__defaults__", (room,)))
+        room = chunk.Room(MOST_IN_A_CALL)
+        stack.enter_context(mock.patch.object(chunk.chunks, "__defaults__", (room,)))
         for place in (
             "rqretry.consumer.client_parts.worker_name",
             "rqretry.worker.worker.worker_name",

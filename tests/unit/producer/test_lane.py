@@ -20,7 +20,8 @@ from rqretry.core.history_notes import Noted
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId, partition_of
 from rqretry.core.route import Route, RouteGroup
-from rqretry.producer.encode import Encoder, Room, chunks, room_in
+from rqretry.producer.chunk import Room, chunks, room_in
+from rqretry.producer.encode import Encoder
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.publish import PlainMessages, Prepared, Published

@@ -42,6 +42,11 @@ def whole_history(original: Any) -> Any:
     return lambda keys, route: original(keys, replace(route, history_bytes=67108864))
 
 
+def lanes_anew(_: Any) -> Any:
+    """No lane is used again."""
+    return lambda self: (self._lane.beside(), self._lane.beside())
+
+
 CASES = (
     case("R21", "all message groups are looked through for one message",
          answers("HLEN", "heads", "answer = 0", "lease"),
@@ -81,7 +86,7 @@ CASES = (
          "tests/contract/admin/test_limits.py::test_history_is_bounded_for_the_topic_however_many_partitions_it_has"),
     case("R34", "old history is kept", drops("XDEL", "events", "sweep"),
          f"{SWEEP}test_sweep_forgets_history_that_is_too_old_and_says_when_the_next_is"),
-    case("R34", "each thread begins a lane", Symbol("_Lanes.give_back", always(None)),
+    case("R34", "each thread begins a lane", Symbol("_Target.take", lanes_anew),
          f"{LANES}test_threads_that_come_and_go_leave_one_lane"),
     case("R34", "a closed client leaves its lanes for an hour",
          Symbol("Publishing.retire", always([])),
