@@ -73,7 +73,10 @@ def ship(message: Message[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "place":
-        print(place(connect(), sys.argv[2]))
-    else:
-        relay_for_ever(connect())
+    match sys.argv[1:]:
+        case ["place", item]:
+            print(place(connect(), item))
+        case ["relay"]:
+            relay_for_ever(connect())
+        case _:
+            sys.exit(__doc__)

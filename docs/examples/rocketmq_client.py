@@ -45,4 +45,6 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8081")
+    if len(sys.argv) != 2 or ":" not in sys.argv[1]:
+        sys.exit("python rocketmq_client.py ADDRESS   of a gateway, such as 127.0.0.1:8081")
+    main(sys.argv[1])

@@ -16,16 +16,19 @@ from rqretry.admin.endings import Ending, end, matching
 from rqretry.admin.views import date
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError, ConfigError, InvalidArgument, refuse, show
 from rqretry.core.failure_record import BY_HAND, describe_cause
 from rqretry.core.limits import check_count, check_group
 from rqretry.core.start import LATEST, check_start
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import MAX_BATCH, Operation, batches
-from rqretry.protocol.inspect import Stats, stats
+from rqretry.protocol.inspect import Peeked, Stats, peek, read_due, stats
 from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.publish import scheduled_member
 
 STATES = ("dead", "ready", "waiting_retry")
+_MOST_LOOKED_AT = 10
 
 
 def promote(
@@ -53,7 +56,7 @@ def promote(
 
     Raises:
         GroupNotFound: There is no such group.
-        InvalidArgument: The filter or the level is invalid.
+        InvalidArgument: The filter or the level is invalid, or what it names is scheduled.
     """
     wanted = _not_by_death(chosen(filter, fields, default_all=True))
     if level is not None:
@@ -62,11 +65,12 @@ def promote(
     table = yield from context.catalog.open()
     if level is not None:
         check_count(level, name="level", maximum=len(table))
-    moved = 0
-    for place in (yield from context.places_now(record, wanted.topic)):
+    moved, places = 0, (yield from context.places_now(record, wanted.topic))
+    for place in places:
         for number, key in enumerate(place.keys.levels, start=1):
             if level in (None, number):
                 moved += yield from _promote(context, place, key, number, wanted, dry_run=dry_run)
+    yield from _refuse_scheduled(places, wanted, moved)
     if not dry_run:
         arguments = {"group": group, "level": level} | wanted.given()
         yield from context.audit("promote", arguments, {"messages": moved})
@@ -123,7 +127,8 @@ def dead_letter(
 
     Raises:
         GroupNotFound: There is no such group.
-        InvalidArgument: The filter selects nothing in particular (pass all=True).
+        InvalidArgument: The filter selects nothing in particular (pass all=True), or what it names
+            is scheduled.
         ConfigError: The group has no dead letters: it is a broadcast group, or consumes those of
             another one.
     """
@@ -135,10 +140,11 @@ def dead_letter(
             f"dead-letter {show(group)}: a broadcast group keeps nothing and has no dead letters"
         )
     ending = Ending(context.actor, describe_cause(BY_HAND, reason, context.actor))
-    gone = 0
-    for place in (yield from context.places_now(record, wanted.topic, promote=True)):
+    gone, places = 0, (yield from context.places_now(record, wanted.topic, promote=True))
+    for place in places:
         for state in ("ready", "waiting_retry"):
             gone += yield from end(ending, place, state, wanted, dry_run=dry_run)
+    yield from _refuse_scheduled(places, wanted, gone)
     if not dry_run:
         arguments = {"group": group, "reason": reason or None} | wanted.given()
         yield from context.audit("dead_letter", arguments, {"messages": gone})
@@ -188,10 +194,38 @@ def purge(
         places = []
     for place in places:
         gone += yield from end(Ending(context.actor), place, state, wanted, dry_run=dry_run)
+    yield from _refuse_scheduled(places, wanted, gone)
     if not dry_run:
         arguments = {"group": group, "state": state} | wanted.given()
         yield from context.audit("purge", arguments, {"messages": gone})
     return gone
+
+
+def _refuse_scheduled(
+    places: Sequence[Place], wanted: DeadLetterFilter, found: int
+) -> Operation[None]:
+    """Raise InvalidArgument where nothing was found, and an id that was chosen is scheduled."""
+    for id_ in () if found else sorted(wanted.ids or ())[:_MOST_LOOKED_AT]:
+        for some in batches(places):
+            peeked: list[Peeked] = yield [peek(place.keys, id_) for place in some]
+            members = [
+                (place.keys.partition, _member(id_, one.body))
+                for place, one in zip(some, peeked, strict=True)
+                if one.stored
+            ]
+            if any((yield [read_due(*member) for member in members])):
+                raise InvalidArgument(
+                    f"message {show(id_)} is published with a delay and no group's yet, so nothing"
+                    f" was done: cancel it with: rqretry recall {id_} (client.recall)"
+                )
+
+
+def _member(id_: str, body: bytes) -> str:
+    """How a message is named while it is scheduled."""
+    try:
+        return scheduled_member(id_, decode(body).tag or "")
+    except CodecError:
+        return id_
 
 
 def reset(

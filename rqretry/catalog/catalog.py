@@ -8,7 +8,10 @@ from rqretry.catalog.add_partitions import PartitionGrowth
 from rqretry.catalog.backfill import Backfill
 from rqretry.catalog.group_rules import (
     check_has_dead_letters,
+    check_shares,
+    check_unordered,
     source_of,
+    warn_of_comma,
     warn_of_pins,
     warn_of_tags,
 )
@@ -19,7 +22,7 @@ from rqretry.catalog.subscriptions import Subscriptions, Wish
 from rqretry.catalog.topics import Topics
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.delay_levels import LevelTable
-from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
+from rqretry.core.errors import ConfigError, TopicNotFound, show
 from rqretry.core.start import LATEST
 from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -96,11 +99,7 @@ class Catalog:
                 or it would begin with what is stored, and is ordered or takes only some tags.
         """
         source, names = yield from self._found(group, tuple(topics), create=create_topics)
-        if source and ordered:
-            raise InvalidArgument(
-                f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
-                " remove ordered=True"
-            )
+        check_unordered(group, source, ordered)
         wish = Wish(group, kind, create, ordered, source, names, tags, start, explicit, settings)
         now_ms = yield from self.store.now_ms()
         most = settings.get("max_inflight") if explicit else None
@@ -119,8 +118,60 @@ class Catalog:
                     warn_of_pins(record, wish.ignored)
                 if wish.retagged:
                     warn_of_tags(record, wish.retagged)
+                warn_of_comma(group, tags or "")
                 return record
         raise ConfigError(f"group {show(group)} is unsubscribed again and again; start it later")
+
+    def check(
+        self,
+        planned: dict[str, GroupRecord],
+        group: str,
+        kind: str,
+        topics: Iterable[str],
+        *,
+        tags: str | None = None,
+        start: str | int = LATEST,
+        ordered: bool | None = None,
+        explicit: bool = True,
+        **settings: Any,
+    ) -> Operation[None]:
+        """Raise what `join` would raise for what is there; nothing is written.
+
+        `planned` are groups as others will have made them by then; this one is added.
+        """
+        names = tuple(topics)
+        source = source_of(group, names)
+        if source:
+            dead = planned.get(source) or (yield from self.store.groups.find(source))
+            if dead is None:
+                return
+            check_has_dead_letters(dead, group)
+            names = dead.topics
+        check_unordered(group, source, ordered)
+        record = planned.get(group) or (yield from self.store.groups.find(group))
+        wanted = dict.fromkeys((*(record.topics if record else ()), *names))
+        there = {topic.name: topic for topic in (yield from self.store.topics_now(wanted))}
+        wish = Wish(
+            group,
+            kind,
+            create=True,
+            ordered=ordered,
+            source=source,
+            names=names,
+            tags=tags,
+            start=start,
+            explicit=explicit,
+            settings=settings,
+        )
+        known = [there[name] for name in names if name in there]
+        for topic in known:
+            self.topics.check_declared(topic)
+        planned[group] = self.subscriptions.plan(record, wish, known)
+        partitions = [
+            there[name].all_partitions if name in there else self.topics.declared.get(name) or 1
+            for name in wanted
+        ]
+        check_shares(group, planned[group].max_inflight, sum(partitions))
 
     def _found(
         self, group: str, topics: tuple[str, ...], *, create: bool

@@ -48,6 +48,24 @@ def check_has_dead_letters(source: GroupRecord, group: str) -> None:
         )
 
 
+def check_unordered(group: str, source: str, ordered: bool | None) -> None:  # noqa: FBT001 - a field
+    """Dead letters have no order. Raises InvalidArgument."""
+    if source and ordered:
+        raise InvalidArgument(
+            f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
+            " remove ordered=True"
+        )
+
+
+def check_shares(group: str, max_inflight: int, partitions: int) -> None:
+    """Every partition needs a share of max_inflight, or would never deliver. Raises ConfigError."""
+    if 0 < max_inflight < partitions:
+        raise ConfigError(
+            f"max_inflight {max_inflight} of group {show(group)}: it is split over the partitions"
+            f" of the group's topics, which are {partitions}; give at least as many"
+        )
+
+
 def check_kind(record: GroupRecord, kind: str, ordered: bool | None) -> None:  # noqa: FBT001 - a field
     """A group is of one kind, and ordered or not, for good. Raises ConfigError."""
     if ordered is not None and ordered != record.ordered:
@@ -152,6 +170,16 @@ def warn_of_tags(record: GroupRecord, before: Mapping[str, str]) -> None:
             " published before stays as it was chosen",
             record.name, tags, topic, record.tags_of(topic),
         )  # fmt: skip
+
+
+def warn_of_comma(group: str, tags: str) -> None:
+    """Log a tag that looks like several: a comma may be part of one."""
+    for tag in tags.split(" || "):
+        if "," in tag:
+            log.warning(
+                "group %s takes tag %s, which is one tag with a comma in it: for several write %s",
+                group, show(tag), show(" || ".join(filter(None, tag.split(",")))),
+            )  # fmt: skip
 
 
 def group_settings(

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rqretry.catalog.group_rules import source_of
+from rqretry.catalog.group_rules import check_shares, source_of
 from rqretry.catalog.store import CatalogPart, Place
 from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import ConfigError, GroupNotFound, show
+from rqretry.core.errors import GroupNotFound, show
 from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation
 
@@ -59,22 +59,14 @@ class Groups(CatalogPart):
     def check_inflight(
         self, group: str, wanted: int | None, joining: Iterable[str] = ()
     ) -> Operation[None]:
-        """Every partition needs a share of max_inflight, or it would never deliver.
-
-        Raises:
-            ConfigError: There are fewer shares than partitions.
-        """
+        """Whether there is a share of it for each partition. Raises ConfigError."""
         record = yield from self._store.groups.find(group)
         if wanted is None:
             wanted = record.max_inflight if record else 0
         if wanted:
             known = record.topics if record else ()
             partitions = yield from self._store.partitions_of(dict.fromkeys((*known, *joining)))
-            if wanted < len(partitions):
-                raise ConfigError(
-                    f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
-                    f" of the group's topics, which are {len(partitions)}; give at least as many"
-                )
+            check_shares(group, wanted, len(partitions))
 
     def preview(self, name: str, **settings: Any) -> Operation[tuple[GroupRecord, GroupRecord]]:
         """A group's record as it is, and as it would be with these settings; nothing is written.

@@ -63,6 +63,16 @@ class Subscriptions(CatalogPart):
             yield from self._finish_leaving(record.name, name)
         return None if left else (yield from self._subscribe_all(wish.names, record))
 
+    def plan(
+        self, record: GroupRecord | None, wish: Wish, topics: Iterable[TopicRecord]
+    ) -> GroupRecord:
+        """A group's record as `join` would make it of this one; raises what `join` would raise."""
+        explicit = wish.explicit or record is None
+        planned = self._joined(record or self._new_group(wish, 1), wish, 0, explicit=explicit)
+        for topic in topics:
+            _subscribed(topic, planned)
+        return planned
+
     def leave(self, group: str, topic: str) -> Operation[int]:
         """A group leaves a topic: what it has not finished there is gone for it.
 

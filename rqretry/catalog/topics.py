@@ -45,6 +45,10 @@ class Topics(CatalogPart):
         known = self._store.known.get(name)
         return known or (yield from self._store.topic_if_there(name))
 
+    def check_declared(self, record: TopicRecord) -> None:
+        """Raises InvalidArgument: This program declares another number of partitions."""
+        _check_partitions(record, self.declared.get(record.name))
+
     def _may_create(self, name: str) -> bool:
         return not self.only_declared or name in self.declared
 
@@ -81,11 +85,7 @@ class Topics(CatalogPart):
         """
         yield from self._store.open()
         record = yield from self._found_or_made(name, partitions or 1)
-        if partitions is not None and record.partitions != partitions:
-            raise InvalidArgument(
-                f"partitions {partitions} of topic {show(name)}: it exists with"
-                f" {record.partitions}; {_remedy(name, partitions, record.partitions)}"
-            )
+        _check_partitions(record, partitions)
         yield from self._store.install(record)
         return self._store.keep(record)
 
@@ -185,6 +185,15 @@ class Topics(CatalogPart):
             yield from store.install(store.keep(record))
         else:
             raise (yield from self._missing(topic, create=create))
+
+
+def _check_partitions(record: TopicRecord, wanted: int | None) -> None:
+    has = record.partitions
+    if wanted is not None and has != wanted:
+        raise InvalidArgument(
+            f"partitions {wanted} of topic {show(record.name)}: it exists with {has};"
+            f" {_remedy(record.name, wanted, has)}"
+        )
 
 
 def _remedy(name: str, wanted: int, has: int) -> str:

@@ -51,7 +51,7 @@ class TaskSender(Generic[P]):
         self._options = options
 
     @hinted
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, MessageId]:
+    def send(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, MessageId]:
         """Publish a call of the task; the arguments are those of the function.
 
         Raises:
@@ -62,7 +62,7 @@ class TaskSender(Generic[P]):
         return self._app.publish(self._topic, self._message(args, kwargs))
 
     @hinted
-    def send_sync(self, *args: P.args, **kwargs: P.kwargs) -> MessageId:
+    def send_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> MessageId:
         """`send` without asyncio."""
         return self._app.publish_sync(self._topic, self._message(args, kwargs))
 
@@ -89,7 +89,7 @@ class Task(TaskSender[P], Generic[P, R]):
         self.function = function
         self.name = name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now."""
         return self.function(*args, **kwargs)
 

@@ -132,7 +132,7 @@ class AmbiguousResult(RqretryError):
     client or process may have to repeat it, choose the id.
 
     Args:
-        operation: The verb, such as "publish".
+        operation: The call, such as "publish".
         ids: The ids of the messages in the call.
         reason: What broke, such as "the connection was closed"; may be empty.
     """
@@ -150,15 +150,15 @@ class AmbiguousResult(RqretryError):
 
     def __str__(self) -> str:
         because = f" ({self.reason})" if self.reason else ""
-        of = f" of {shown_ids(self.ids)}" if self.ids or self.operation != "lease" else ""
+        of = f" of {shown_ids(self.ids)}" if self.ids or self.operation != "receive" else ""
         return f"{self.operation}{of} may have happened{because}; {self._how}"
 
     @property
     def _how(self) -> str:
-        if self.operation == "lease":
+        if self.operation == "receive":
             return "the messages it took, if any, are delivered again when their time ends"
         how = "it is safe to repeat with the same id"
-        if self.operation.startswith("publish"):
+        if self.operation == "publish":
             how += " through this client within an hour, or through any if you chose the id"
         return how
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ log = logging.getLogger("rqretry")
 
 LAST_CALLBACKS_S = 10.0
 """How long callbacks may take when a worker has stopped."""
+MOST_POSTED = 1000
+"""Events that wait for callbacks; beyond that the oldest are dropped."""
+_SAY_EVERY_S = 60.0
 
 CallNext = Callable[[Message[Any]], Awaitable[ConsumeResult]]
 """What a middleware calls: the middleware further in, or the handler."""
@@ -109,15 +113,19 @@ class Announcer:
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-        self._posted: deque[Event] = deque()
+        self._posted: deque[Event] = deque(maxlen=MOST_POSTED)
         self._wanted = asyncio.Event()
+        self._dropped, self._say_at = 0, 0.0
 
     def wants(self, name: str) -> bool:
         """Whether anybody listens."""
         return self._hooks.wants(name)
 
     def post(self, event: Event) -> None:
-        """Have an event announced soon."""
+        """Have an event announced soon; of too many that wait, the oldest is dropped."""
+        if len(self._posted) == MOST_POSTED:
+            self._dropped += 1
+            self._say_dropped(time.monotonic())
         self._posted.append(event)
         self._wanted.set()
 
@@ -132,6 +140,16 @@ class Announcer:
         """Announce what is posted now."""
         while self._posted:
             await self._hooks.emit(self._posted.popleft())
+
+    def _say_dropped(self, now: float) -> None:
+        """Once a minute how many, from the first one on."""
+        if now >= self._say_at:
+            log.warning(
+                "callbacks are %d events behind: the oldest were dropped, %d since this was last"
+                " said; a callback that hangs or is slow holds up all others",
+                MOST_POSTED, self._dropped,
+            )  # fmt: skip
+            self._dropped, self._say_at = 0, now + _SAY_EVERY_S
 
     async def close(self, last: Event) -> None:
         """Announce what is posted and a last event; what takes too long is called off."""

@@ -22,6 +22,9 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _CONTAINERS: tuple[Any, ...] = (dict, list, dict[str, Any], list[Any])
 """Types for which a look is enough, without a library's copy."""
 
+_UNRESOLVED = (TypeError, NameError, SyntaxError)
+"""What the libraries raise for a type that they do not know, and for one that names such a type."""
+
 Fit = Callable[[Any], Any]
 """Turns a decoded body into the annotated type; raises BodyMismatch."""
 
@@ -46,20 +49,25 @@ def fitting(wanted: Any, what: str = "the body") -> Fit | None:
     """
     if wanted is Any or wanted is object:
         return None
+    if isinstance(wanted, str | typing.ForwardRef):
+        raise ConfigError(
+            f"the type {show(wanted)} of {what} is a name, which is not looked up: give the type"
+            " itself, without quotes"
+        )
     msgspec, failed = _optional("msgspec"), ""
     if wanted in _CONTAINERS or (msgspec is None and _is_json(wanted)):
         return _by_hand(wanted, what)
     if msgspec is not None and not _is_pydantic(wanted):
         try:
             _check_type(msgspec, wanted)
-        except TypeError as error:
+        except _UNRESOLVED as error:
             failed = f": {error}"
         else:
             return _by_msgspec(msgspec, wanted, what)
     if _optional("pydantic") is not None:
         try:
-            return _by_pydantic(wanted, what)
-        except TypeError as error:
+            return _by_pydantic(wanted, what, whole=bool(failed))
+        except _UNRESOLVED as error:
             failed = failed or f": {error}"
     if failed or _test(wanted) is None:
         advice = failed or ": install rqretry[typed], or pydantic"
@@ -128,16 +136,22 @@ def _by_msgspec(msgspec: Any, wanted: Any, what: str) -> Fit:
     return fit
 
 
-def _by_pydantic(wanted: Any, what: str) -> Fit:
+def _by_pydantic(wanted: Any, what: str, *, whole: bool) -> Fit:
+    """`whole`: Not even the name of a type may be left open, as it may be in a model."""
     pydantic = import_module("pydantic")
+    unfinished = pydantic.errors.PydanticUserError
     try:
         adapter = pydantic.TypeAdapter(wanted)
-    except pydantic.errors.PydanticUserError as error:
+    except unfinished as error:
         raise TypeError(str(error).partition("\n")[0]) from error
+    if whole and not getattr(adapter, "pydantic_complete", True):
+        raise TypeError("it names a type that is not there")
 
     def fit(value: Any) -> Any:
         try:
             return adapter.validate_python(value)
+        except unfinished as error:
+            raise _unfinished(wanted, error) from error
         except pydantic.ValidationError as error:
             if type(value) in (bytes, bytearray):
                 raise mismatch(error) from error
@@ -220,10 +234,19 @@ def _encode_model(value: Any) -> Any:
 
 
 def _decode_model(wanted: Any, value: Any) -> Any:
+    pydantic = import_module("pydantic")
     try:
         return wanted.model_validate(value)
-    except import_module("pydantic").ValidationError as error:
+    except pydantic.errors.PydanticUserError as error:
+        raise _unfinished(wanted, error) from error
+    except pydantic.ValidationError as error:
         raise ValueError(_first(error)) from error
+
+
+def _unfinished(wanted: Any, error: Exception) -> ConfigError:
+    """A model may name classes that its module defines later; by now they must be there."""
+    first = str(error).partition("\n")[0]
+    return ConfigError(f"the type {_name(wanted)} of the body cannot be checked: {first}")
 
 
 def _first(error: Any) -> str:

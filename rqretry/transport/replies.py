@@ -70,6 +70,14 @@ _FATAL = {
     "ASK": "is a node of a cluster: begin the URL with redis+cluster://",
     "CROSSSLOT": "refused keys of different slots",
 }
+_CALLS = {
+    "publish_with_options": "publish",
+    "prepare": "publish",
+    "lease": "receive",
+    "succeed": "ack",
+    "change_visibility": "change_invisible_duration",
+}
+"""What a user calls, by the script that does it, where the names differ."""
 GREETING: Command[bytes] = Command("connect", (), (), bytes, arguments=("INFO",))
 """What stands for all that is sent while connecting."""
 SERVER_ERRORS = (ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError)
@@ -150,7 +158,7 @@ class Call:
         self.again = again
         self.sent = self.sent or again.sent
         if again.sent and self.command.once:
-            self.fail(AmbiguousResult(self.command.verb, self.command.ids, str(again.error)))
+            self.fail(_ambiguous(self.command, self.command.ids, str(again.error)))
 
     def fail(self, error: Exception) -> None:
         """End it with an error, or leave it open if the error is TryAgain."""
@@ -201,7 +209,7 @@ def give_up(calls: Sequence[Call], last: TryAgain) -> RqretryError:
     """What to raise when what is open is not repeated any more."""
     sent = [call.command for call in calls if call.open and call.sent]
     ids = [id_ for command in sent for id_ in command.ids]
-    return AmbiguousResult(sent[0].verb, ids, str(last.error)) if ids else last.error
+    return _ambiguous(sent[0], ids, str(last.error)) if ids else last.error
 
 
 def result_of(server: Node, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
@@ -250,7 +258,7 @@ def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
     else:
         lasting = _script_error(server, command, text)
     if command.ids and _SCRIPT_LINE.search(text):
-        return AmbiguousResult(command.verb, command.ids, f"a script stopped half-way: {lasting}")
+        return _ambiguous(command, command.ids, f"a script stopped half-way: {lasting}")
     return lasting
 
 
@@ -258,10 +266,19 @@ def unreadable(command: Command[Any], error: Exception) -> Exception:
     """What a reply means that cannot be decoded."""
     if isinstance(error, RqretryError):
         return error
-    what = f"the answer to {command.verb} cannot be read ({type(error).__name__})"
+    what = f"the answer to {_called(command)} cannot be read ({type(error).__name__})"
     if command.ids:  # what was asked for may have been done
-        return AmbiguousResult(command.verb, command.ids, what)
+        return _ambiguous(command, command.ids, what)
     return CodecError(f"{what}: the data is damaged; see `rqretry fsck`")
+
+
+def _ambiguous(command: Command[Any], ids: Sequence[str], reason: str) -> AmbiguousResult:
+    return AmbiguousResult(_called(command), ids, reason)
+
+
+def _called(command: Command[Any]) -> str:
+    """The call of a user that a command is part of."""
+    return _CALLS.get(command.verb, command.verb)
 
 
 def no_redis(server: Node, answer: str) -> ConfigError:

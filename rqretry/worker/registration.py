@@ -10,15 +10,15 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import NewerNamespace
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.catalog_records import BROADCAST, PUSH
-from rqretry.core.errors import RqretryError
+from rqretry.core.catalog_records import BROADCAST, PUSH, GroupRecord
+from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.maintain import live_workers, register
@@ -200,14 +200,35 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
     Returns:
         The group's max_retries; -1 is unlimited.
     """
+    settings = _settings(spec, explicit=explicit)
+    record = yield from catalog.join(spec.group, _kind(spec), spec.topics, **settings)
+    return 0 if spec.broadcast else record.max_retries
+
+
+def check_specs(
+    catalog: Catalog, specs: Iterable[ConsumerSpec], *, explicit: bool
+) -> Operation[None]:
+    """Raise what applying one of them would raise, before any is applied; nothing is written."""
+    planned: dict[str, GroupRecord] = {}
+    for spec in specs:
+        settings = _settings(spec, explicit=explicit)
+        try:
+            yield from catalog.check(planned, spec.group, _kind(spec), spec.topics, **settings)
+        except (ConfigError, InvalidArgument, StoreUnavailable):
+            raise
+        except RqretryError:  # it keeps out its own group alone, when that is joined
+            continue
+
+
+def _kind(spec: ConsumerSpec) -> str:
+    return BROADCAST if spec.broadcast else PUSH
+
+
+def _settings(spec: ConsumerSpec, *, explicit: bool) -> dict[str, Any]:
+    """What a consumer asks for as it joins its group."""
     named: dict[str, Any] = {
         name: getattr(spec, name) for name in ("max_retries", "tags", "max_inflight", "rate_limit")
     }
     named["policy"] = replace(spec.policy, max_retries=None) if spec.policy is not None else None
     settings = {name: value for name, value in named.items() if value is not None}
-    kind = BROADCAST if spec.broadcast else PUSH
-    record = yield from catalog.join(
-        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, explicit=explicit,
-        **settings,
-    )  # fmt: skip
-    return 0 if spec.broadcast else record.max_retries
+    return {"start": spec.start, "ordered": spec.ordered, "explicit": explicit, **settings}

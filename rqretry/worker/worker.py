@@ -33,7 +33,13 @@ from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import LOOK_EVERY_S, Reaper
 from rqretry.worker.recycle_process import MessageLimit
-from rqretry.worker.registration import Activity, Condition, Registration, apply_spec
+from rqretry.worker.registration import (
+    Activity,
+    Condition,
+    Registration,
+    apply_spec,
+    check_specs,
+)
 from rqretry.worker.schedule_loop import ScheduleLoop
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
@@ -216,6 +222,9 @@ class Worker:
         """Join the groups, at least one of those that lease and all that broadcast."""
         while not self._stop.is_set():
             try:
+                await self._store.perform(
+                    check_specs(self._new_catalog(), self._unjoined, explicit=self._explicit)
+                )
                 await self._join_more()
             except StoreUnavailable as error:
                 log.warning("cannot start yet, trying again: %s", error)

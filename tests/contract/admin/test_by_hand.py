@@ -1,5 +1,7 @@
 """dead_letter: an operator ends messages that are not done, one or a selection, on each server."""
 
+from functools import partial
+
 import pytest
 
 from rqretry.core.errors import ConfigError, GroupNotFound, InvalidArgument
@@ -35,6 +37,20 @@ def test_whatever_is_not_in_flight_can_be_ended_by_hand_and_sent_back(bench: Ben
     entries = bench.admin.audit()
     assert bench.verbs() == ["dead_letter", "redrive"]
     assert entries[-1].arguments["reason"] == "closed account"
+
+
+def test_what_is_scheduled_is_recalled_and_nothing_else(bench: Bench) -> None:
+    bench.group("g", "t")
+    (later,) = bench.publish("later", delay=60, tag="x")
+    for act in (
+        bench.admin.dead_letter,
+        bench.admin.promote,
+        partial(bench.admin.purge, state="ready"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"no group's yet.*rqretry recall {later}"):
+            act("g", ids=[later], dry_run=True)
+    assert bench.admin.dead_letter("g", ids=["unknown"]) == 0
+    assert bench.admin.message(later).states[0].state == "scheduled"
 
 
 def test_a_selection_by_error_and_what_is_blocked(bench: Bench) -> None:

@@ -83,7 +83,7 @@ def test_a_receive_whose_answers_are_lost_leases_once_and_says_so(
     consumer = consuming(lab, partitions, 100)
     started = time.monotonic()
     with deaf.to("lease", 100) as sent:
-        with pytest.raises(AmbiguousResult, match=r"lease may have happened .*delivered again"):
+        with pytest.raises(AmbiguousResult, match=r"receive may have happened .*delivered again"):
             consumer.receive(4, invisible_duration=1, wait=0)
         assert sent["lease"] == 1
     assert time.monotonic() - started < 2.0
@@ -121,7 +121,7 @@ def test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened(
     for message in everything(consumer)[::3]:
         with (
             deaf.to(verb, 1) as sent,
-            pytest.raises(AmbiguousResult, match=rf"{verb} .*may have happened"),
+            pytest.raises(AmbiguousResult, match=r"(release|duration) of .*may have happened"),
         ):
             ways[verb](message)
         assert sent[verb] == 2

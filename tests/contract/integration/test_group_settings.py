@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from rqretry import App, ConsumeResult, InvalidArgument, Message, RetryPolicy
+from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, RetryPolicy
 from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS
+from rqretry.core.parts import parts_of
 from rqretry.testing import Lab as VirtualLab
 from tests.contract.integration.harness import Lab, Seen, counted
 
@@ -37,6 +38,38 @@ async def test_the_last_explicit_start_wins_for_all_instances_at_once(lab: Lab) 
     assert info.max_retries == 5
     assert info.changed_at_ms >= before
     assert info.changed_by
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"topics": "grown", "group": "h"},
+        {"topics": "t", "group": "h", "broadcast": True},
+        {"topics": "t", "group": "h", "ordered": True},
+        {"topics": "three", "group": "h", "max_inflight": 2},
+        {"topics": "u", "group": "g", "ordered": True},
+        {"topics": "%DLQ%o", "group": "h"},
+    ],
+)
+async def test_a_worker_that_is_refused_for_one_consumer_has_set_nothing_for_another(
+    lab: Lab, second: dict[str, Any]
+) -> None:
+    client = lab.client()
+    client.admin.create_topic("grown", partitions=1)
+    client.publish("t", 1)
+    client.admin.create_group("g", "t", max_retries=7)
+    client.admin.create_group("h", "t", kind="push")
+    client.admin.create_group("o", "t", ordered=False)
+    app = lab.app()
+    app.topic("grown", partitions=2)
+    app.topic("three", partitions=3)
+    app.consumer("t", group="g", max_retries=3)(lambda _: None)
+    app.consumer("new", group="new")(lambda _: None)
+    app.consumer(**second)(lambda _: None)
+    before = everything(lab)
+    with pytest.raises((ConfigError, InvalidArgument)):
+        await parts_of(app).worker().run()
+    assert everything(lab) == before
 
 
 async def test_a_start_that_names_nothing_changes_nothing(lab: Lab) -> None:
@@ -241,3 +274,8 @@ async def test_neither_lane_waits_for_the_other_to_drain(lab: Lab) -> None:
     for part in (200, 600, 1000, 1400):
         retries = seen.bodies[:part].count("retry")
         assert 0.25 < retries / part < 0.75
+
+
+def everything(lab: Lab) -> dict[bytes, bytes | None]:
+    """All that is stored."""
+    return {key: lab.redis.dump(key) for key in lab.redis.scan_iter("*")}

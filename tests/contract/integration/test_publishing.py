@@ -209,6 +209,15 @@ async def test_an_ambiguous_publish_can_be_repeated_by_its_id_exactly(lab: Lab) 
     assert Counter(ids)[error.id.encode()] == 1
 
 
+async def test_an_ambiguous_publish_with_options_is_a_publish(lab: Lab) -> None:
+    async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
+        await client.publish("t", "warm", delay=60)
+        parts_of(client).store.repeat_seconds = 0.1
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
+        with pytest.raises(AmbiguousResult, match=r"^publish of message .* through this client"):
+            await client.publish("t", "once", delay=60)
+
+
 async def test_an_ambiguous_id_repeated_with_another_body_is_refused(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")

@@ -28,6 +28,18 @@ async def test_a_group_gets_only_the_tags_it_takes_and_the_rest_is_counted(lab: 
     assert lab.client().admin.stats("orders").filtered == 2
 
 
+def test_a_tag_that_looks_like_several_is_warned_of(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = lab.client()
+    client.publish("orders", 1)
+    client.simple_consumer("orders", group="one", create_group=True, tags="a || b").receive(wait=0)
+    assert caplog.text == ""
+    client.simple_consumer("orders", group="two", create_group=True, tags="a,b").receive(wait=0)
+    assert "takes tag 'a,b', which is one tag" in caplog.text
+    assert "write 'a || b'" in caplog.text
+
+
 async def test_what_no_group_takes_is_accepted_and_not_stored(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders", partitions=3)

@@ -14,7 +14,7 @@ import pytest
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, Retry, RetryPolicy
 from rqretry.core import middleware
-from rqretry.core.middleware import Callback, CallNext, Event, EventName
+from rqretry.core.middleware import Announcer, Callback, CallNext, Event, EventName, Hooks
 from rqretry.core.parts import parts_of
 from tests.contract.integration.harness import Lab, Seen, counted, until
 from tests.contract.surface.handlers import describe
@@ -238,6 +238,31 @@ async def test_a_callback_that_hangs_holds_up_neither_messages_nor_the_end(
         await app.publish_many("t", ["bad", "good"])
         await counted(lab, "g", succeed=1, dead=1)
     assert begun.is_set()
+
+
+async def test_events_that_wait_for_a_callback_are_bounded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hooks, heard, begun = Hooks(), [], asyncio.Event()
+    free = asyncio.Event()
+
+    async def slow(event: Event) -> None:
+        begun.set()
+        await free.wait()
+        heard.append(event.attempt)
+
+    hooks.add_callback("failure", slow)
+    announcer = Announcer(hooks)
+    running = asyncio.create_task(announcer.run())
+    announcer.post(Event("failure", "w", attempt=-1))
+    await begun.wait()
+    for attempt in range(1007):
+        announcer.post(Event("failure", "w", attempt=attempt))
+    free.set()
+    await announcer.close(Event("stopped", "w"))
+    running.cancel()
+    assert sorted(heard) == [-1, *range(8, 1007)]
+    assert "the oldest were dropped, 1 since" in caplog.text
 
 
 async def test_a_lost_lease_is_reported_of(lab: Lab) -> None:

@@ -376,3 +376,23 @@ def test_a_task_can_be_copied(lab: Lab) -> None:
     assert (twin(1, 2), twin.name) == (3, "add")
     with pytest.raises(AttributeError, match=r"has no attribute '__setstate__'"):
         _ = type(add).__new__(type(add)).__setstate__
+
+
+async def test_a_keyword_may_have_any_name(lab: Lab) -> None:
+    app, names = lab.app(), ("self", "args", "kwargs", "function", "call", "handler", "message")
+    got: list[dict[str, Any]] = []
+
+    @app.task
+    def note(value: int, **others: int) -> int:
+        got.append({"value": value, **others})
+        return value
+
+    given = dict.fromkeys(names, 1)
+    assert note(0, **given) == 0
+    async with working(app):
+        await note.send(1, **given)
+        await asyncio.to_thread(note.send_sync, 2, **given)
+        await note.options(tag="x").send(3, **given)
+        await counted(lab, "note", succeed=3)
+    assert sorted(one.pop("value") for one in got) == [0, 1, 2, 3]
+    assert all(one == given for one in got)

@@ -5,14 +5,15 @@ import types
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ForwardRef
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 import rqretry.core.typed_body
-from rqretry import CodecError, ConfigError, Message, OutgoingMessage, Topic
+from rqretry import App, CodecError, ConfigError, Message, OutgoingMessage, Topic
 from rqretry.consumer.handler_binding import bind
 from rqretry.core.typed_body import BodyMismatch, fitting
 from tests.contract.integration.harness import Lab, counted
@@ -205,6 +206,42 @@ def test_an_annotation_that_means_nothing_is_refused_and_not_ignored() -> None:
 
     assert re.search(r"parameter flight of .*'Fligth' cannot be resolved", refused(handle))
     assert "'Unknown' of the body cannot be checked" in refused(lambda_of(Unknown))
+
+
+class Unfinished(pydantic.BaseModel):
+    """Names a class that its module does not have."""
+
+    seat: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
+
+
+class Trip(pydantic.BaseModel):
+    """Names a class that its module defines further down."""
+
+    leg: "Leg"
+
+
+@pytest.mark.parametrize("body", ["Nope", "a:b", "", ForwardRef("Nope"), list["Nope"], 7])  # type: ignore[name-defined]  # noqa: F821
+def test_a_body_type_that_is_not_known_is_refused_where_it_is_declared(body: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the type .* of the body (is a name|cannot be checked)"):
+        App().topic("t", body=body)
+
+
+@pytest.mark.parametrize("body", [Unfinished, list[Unfinished]])
+def test_a_model_that_is_not_finished_when_it_is_needed_is_an_error_of_ours(body: Any) -> None:
+    topic = App().topic("t", body=body)
+    with pytest.raises(ConfigError, match=r"Unfinished.* not fully defined.*define"):
+        topic.checked({"seat": 1} if body is Unfinished else [{"seat": 1}])
+
+
+def test_a_model_may_name_a_class_that_follows() -> None:
+    topic: Topic[Any] = App().topic("t", body=returned(Trip))
+    assert topic.checked({"leg": {"miles": 7}}) == {"leg": {"miles": 7}}
+
+
+class Leg(pydantic.BaseModel):
+    """What Trip names."""
+
+    miles: int
 
 
 def lambda_of(kind: Any) -> Callable[..., Any]:

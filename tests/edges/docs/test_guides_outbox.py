@@ -76,3 +76,14 @@ def test_whoever_dies_each_order_has_one_message(
         bodies = [message.body for message in consumer.receive(wait=0)]
         assert bodies == [{"order": order, "item": "tea"}]
         db.close()
+
+
+@pytest.mark.parametrize("given", [[], ["--help"], ["place"]])
+@pytest.mark.parametrize("program", ["outbox.py", "rocketmq_client.py"])
+def test_a_program_that_is_started_without_what_it_needs_says_how(
+    program: str, given: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, str(EXAMPLES / program), *given]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert f"python {program} " in done.stderr

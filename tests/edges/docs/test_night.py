@@ -29,6 +29,7 @@ from tests.support.servers import free_port, python_path
 ROOT = Path(__file__).parents[3]
 FASTER, SHORTEST_S = 200, 2.5
 """A process takes a second to start, however fast the rules are: no rule waits less than this."""
+SCRAPE_S = 0.5
 PUBLISH_EVERY_S = 0.05
 PATIENCE_S = 45
 HANDLERS = 20
@@ -118,7 +119,7 @@ class Night:
         (self.folder / "rules.yaml").write_text(faster((ROOT / "deploy/alerts.yaml").read_text()))
         targets = [f"127.0.0.1:{self.exporter_port}"]
         job = {"job_name": "rqretry", "static_configs": [{"targets": targets}]}
-        times = {"scrape_interval": "500ms", "scrape_timeout": "500ms"}
+        times = {f"scrape_{name}": f"{1000 * SCRAPE_S:g}ms" for name in ("interval", "timeout")}
         config = {
             "global": {**times, "evaluation_interval": "250ms"},
             "rule_files": ["rules.yaml"],
@@ -153,6 +154,13 @@ class Night:
         address = f"http://127.0.0.1:{self.port}/api/v1/{what}"
         with urllib.request.urlopen(address, timeout=5) as answer:
             return json.load(answer)["data"]
+
+    def exports(self) -> bool:
+        """Whether the exporter answers as fast as it has to."""
+        address = f"http://127.0.0.1:{self.exporter_port}/metrics"
+        with suppress(OSError), urllib.request.urlopen(address, timeout=SCRAPE_S) as answer:
+            return b"rqretry_redis_evicts" in answer.read()
+        return False
 
     def until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -199,6 +207,7 @@ def test_a_bad_night_fires_what_it_should_and_nothing_else(night: Night) -> None
     down, hangs = night.folder / "down", night.folder / "hangs"
     with Client(night.url) as client:
         night.until(lambda: succeeded(client) > 0)
+        night.until(night.exports)  # it has as long to start as it takes; no rule has begun
         night.prometheus()
         night.until(lambda: len(night.seen) > 20 and not night.firing)
 

@@ -32,6 +32,15 @@ def once(original: Any) -> Any:
     return replay
 
 
+def unchecked(_: Any) -> Any:
+    """An operation that looks at nothing."""
+
+    def nothing(*_given: Any, **_options: Any) -> Any:
+        yield from ()
+
+    return nothing
+
+
 CASES = (
     case(
         "R109",
@@ -44,6 +53,25 @@ CASES = (
         "a callback that exits ends its worker",
         Symbol("Hooks.emit", in_the_same_task),
         f"{HOOKS}test_a_callback_that_exits_or_is_cancelled_ends_nothing",
+    ),
+    case(
+        "R109",
+        "events for a callback that hangs are kept for ever",
+        Constant("MOST_POSTED", "10**9"),
+        f"{HOOKS}test_events_that_wait_for_a_callback_are_bounded",
+    ),
+    case(
+        "R110",
+        "a worker sets what one consumer names before it looks at the next one",
+        Symbol("check_specs", unchecked),
+        "tests/contract/integration/test_group_settings.py::"
+        "test_a_worker_that_is_refused_for_one_consumer_has_set_nothing_for_another",
+    ),
+    case(
+        "R119",
+        "what is scheduled is looked for in vain without a word",
+        Symbol("_refuse_scheduled", unchecked),
+        "tests/contract/admin/test_by_hand.py::test_what_is_scheduled_is_recalled_and_nothing_else",
     ),
     case(
         "R110",
