@@ -101,11 +101,12 @@ async def test_a_delayed_message_comes_when_it_is_due_and_not_before(
         start = time.monotonic()
         sent = await app.publish("t", 1, **options)
         states = (await app.admin.message(sent)).states
+        in_time = time.monotonic() - start < 0.145  # a machine with other work may be late
         await seen.count(1)
         await counted(lab, "g", succeed=1)
         await counted(lab, "h", succeed=1)
 
-    assert {state.state for state in states} == {"scheduled"}
+    assert {state.state for state in states} == {"scheduled"} or not in_time
     assert seen.at[0] - start >= 0.145
 
 
