@@ -148,7 +148,7 @@ local function out_of_turn()
     end
   end
   for i, head in ipairs(#asked > 0 and call('HMGET', keys.heads, unpack(names)) or {}) do
-    waits[asked[i]] = head and head ~= asked[i]
+    waits[asked[i]] = head and head ~= asked[i] or nil
   end
   return waits
 end

@@ -10,7 +10,7 @@
 -- leaves an id in a list that is not a head: the next lease drops it. The old head stays, and whoever
 -- finds that its message has ended lets the next of its message group go.
 local QUEUE = ' ' -- no caller can name it
-local DIGITS, LOOK, PASSED_BY, LOOKED_THROUGH = 16, 2, 1000, 1000
+local DIGITS, LOOK, PASSED_BY, LOOKED_THROUGH, FEW_LEASED = 16, 2, 1000, 1000, 4
 
 local function order_slot(number, message_group)
   return string.format('%016d', number) .. message_group
@@ -175,16 +175,22 @@ end
 -- in front and was over when a call was cut is noted in `gone`. If a call has met too many of these, the next one
 -- goes out unseen: whoever leases it finds out, and goes on from there.
 local passed_by = 0
-local function next_in_order(o, name, head, leaving, gone)
+local function page_of(o, name, offset)
+  return call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
+end
+
+local function next_in_order(o, name, head, leaving, gone, page, goes)
   if head and not leaving[head] and owns(o.byte, nil, o, head) then
     return nil
   end
   local offset = 0
+  page = page or page_of(o, name, offset)
   while true do
-    local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
     for _, member in ipairs(page) do
       local id = id_of_member(member, name)
-      if leaving[id] or passed_by < PASSED_BY and not owns(o.byte, nil, o, id) then
+      if goes[id] then
+        return id
+      elseif leaving[id] or passed_by < PASSED_BY and not owns(o.byte, nil, o, id) then
         gone[#gone + 1] = member
         passed_by = passed_by + 1
       elseif not call('ZSCORE', o.inflight, id) then
@@ -195,7 +201,49 @@ local function next_in_order(o, name, head, leaving, gone)
       return nil
     end
     offset = offset + LOOK
+    page = page_of(o, name, offset)
   end
+end
+
+-- Which of the ids are in flight. Where little is, the server would look through all of it for each of them.
+local function who_is_leased(inflight, ids)
+  local leased = {}
+  if call('ZCARD', inflight) <= FEW_LEASED * #ids then
+    for _, id in ipairs(call('ZRANGE', inflight, '0', '-1')) do
+      leased[id] = true
+    end
+    return leased
+  end
+  for i, score in ipairs(call('ZMSCORE', inflight, unpack(ids))) do
+    leased[ids[i]] = score
+  end
+  return leased
+end
+
+-- Of message groups whose heads leave: their first pages, and who of these can go out. All are asked about at once.
+local function look_ahead(o, names, known, leaving)
+  local pages, asked, goes = {}, {}, {}
+  for i, name in ipairs(names) do
+    if known[i] and leaving[known[i]] then
+      pages[i] = page_of(o, name, 0)
+      for _, member in ipairs(pages[i]) do
+        local id = id_of_member(member, name)
+        if not leaving[id] then
+          asked[#asked + 1] = id
+        end
+      end
+    end
+  end
+  if #asked == 0 then
+    return pages, goes
+  end
+  local is_dead = call('EXISTS', o.dead) > 0 and call('ZMSCORE', o.dead, unpack(asked)) or {}
+  local owed = call('EXISTS', o.pending) > 0 and call('HMGET', o.pending, unpack(asked)) or {}
+  local leased = who_is_leased(o.inflight, asked)
+  for i, id in ipairs(asked) do
+    goes[id] = not (is_dead[i] or leased[id]) and owns(o.byte, owed[i]) and call('HEXISTS', o.bodies, id) == 1
+  end
+  return pages, goes
 end
 
 -- Who leaves, the message groups that they leave, their members of the order, and the slots of those of them that
@@ -224,8 +272,9 @@ local function leave_order(o, ids, slots)
   end
   local known = call('HMGET', o.heads, unpack(names))
   local out, heads, closed = {}, {}, {}
+  local pages, goes = look_ahead(o, names, known, leaving)
   for i, name in ipairs(names) do
-    local follower = next_in_order(o, name, known[i], leaving, gone)
+    local follower = next_in_order(o, name, known[i], leaving, gone, pages[i], goes)
     if follower then
       out[#out + 1] = follower
       heads[#heads + 1], heads[#heads + 2] = name, follower

@@ -144,3 +144,20 @@ def test_a_bare_message_published_alone_makes_nine_commands(server_of: ServerOf)
     world.client.set(CALLS_KEY, 0)
     world.publish("alone")
     assert int(world.client.get(CALLS_KEY)) == 8  # and TIME, for which there is a virtual clock
+
+
+def test_what_ends_in_an_ordered_group_takes_two_commands_for_each_message_group_that_goes_on(
+    server_of: ServerOf,
+) -> None:
+    calls = {}
+    for size in (SMALL, LARGE):
+        world = world_on(server_of, "redis-7", counted())
+        world.subscribe(ordered=True)
+        heads = [f"m{n:03}" for n in range(size)]
+        for ids in (heads, [f"n{n:03}" for n in range(size)]):
+            world.publish(*(prepared(id_, group=f"x{n}") for n, id_ in enumerate(ids)))
+        lease(world, heads)
+        world.client.set(CALLS_KEY, 0)
+        succeed(world, heads)
+        calls[size] = int(world.client.get(CALLS_KEY))
+    assert calls[LARGE] - calls[SMALL] == 2 * (LARGE - SMALL)
