@@ -9,7 +9,7 @@ import redis
 
 from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import bodies
-from rqretry import App, Client
+from rqretry import App, Client, OutgoingMessage
 from rqretry.core.envelope import checksum, encode
 from rqretry.core.message_id import make_ids, make_producer
 from rqretry.core.parts import parts_of
@@ -58,20 +58,33 @@ def publish_rate(url: str, count: int, filling: int) -> float:
 def drain_rate(url: str, count: int, filling: int) -> float:
     """Messages per second of lease and succeed, 100 a call."""
     with _client(url) as client:
-        store = parts_of(client).store
         client.publish_many("drain", bodies(count, filling))
-        store.perform(parts_of(client).catalog.join("bare", "push", ["drain"]))
-        keys = parts_of(client).catalog.group_keys("drain", 0, "bare")
-        handled, started = 0, time.perf_counter()
-        while handled < count:
-            leased = store.run(lease(keys, worker="bare", want=BATCH, visibility_ms=30_000))
-            receipts = [
-                Receipt(id_, numbers[0])
-                for id_, numbers in zip(leased.ids, leased.numbers, strict=True)
-            ]
-            store.run(succeed(keys, receipts, worker="bare"))
-            handled += len(receipts)
-        return count / (time.perf_counter() - started)
+        parts_of(client).store.perform(parts_of(client).catalog.join("bare", "push", ["drain"]))
+        return _drained(client, count, BATCH)
+
+
+def one_by_one_rate(url: str, count: int) -> float:
+    """Messages per second of one message group: lease, succeed, lease the next."""
+    with _client(url) as client:
+        store, join = parts_of(client).store, parts_of(client).catalog.join
+        store.perform(join("bare", "push", ["drain"], ordered=True))
+        items = [OutgoingMessage(body=body, message_group="g") for body in bodies(count)]
+        client.publish_many("drain", items)
+        return _drained(client, count, 1)
+
+
+def _drained(client: Client, count: int, want: int) -> float:
+    store, keys = parts_of(client).store, parts_of(client).catalog.group_keys("drain", 0, "bare")
+    handled, started = 0, time.perf_counter()
+    while handled < count:
+        leased = store.run(lease(keys, worker="bare", want=want, visibility_ms=30_000))
+        receipts = [
+            Receipt(id_, numbers[0])
+            for id_, numbers in zip(leased.ids, leased.numbers, strict=True)
+        ]
+        store.run(succeed(keys, receipts, worker="bare"))
+        handled += len(receipts)
+    return count / (time.perf_counter() - started)
 
 
 def lpush_rate(port: int, count: int, size: int) -> float:

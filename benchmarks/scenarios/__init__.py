@@ -46,6 +46,8 @@ SCENARIOS: dict[str, Scenario] = {
     "limits": limits.limits,
     "scale": scale.scale,
     "ordered": ordered.ordered,
+    "ordered_partitions": ordered.ordered_partitions,
+    "ordered_alone": ordered.ordered_alone,
     "tracing": tracing.tracing,
     "tracing_off": tracing.tracing_off,
     "gateway": gateway.gateway,
