@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
@@ -48,6 +49,18 @@ Want = tuple[Intake, LeasedPlace, int]
 """How many messages a consumer could take from a place."""
 
 
+class ResultsAhead(Protocol):
+    """Settles; a Settler."""
+
+    def has_results(self, place: LeasedPlace) -> bool:
+        """Whether a place has results that its server can be sent now."""
+
+    async def settle_and(
+        self, places: Sequence[LeasedPlace], calls: Sequence[Command[Any]]
+    ) -> list[Any]:
+        """Settle what these places have, and make calls behind that; their answers."""
+
+
 @dataclass(eq=False)
 class Fetcher:
     """Fills the buffers of consumers."""
@@ -60,6 +73,7 @@ class Fetcher:
     _upkeep: Alarm
     _changed: Callable[[], None]
     """A place refuses to be leased from, or does so no longer."""
+    _results: ResultsAhead
 
     def __post_init__(self) -> None:
         """All places of the consumers, and no tokens yet."""
@@ -103,12 +117,16 @@ class Fetcher:
             later = [p.leasing.again_at for _, p in self._pairs if p.leasing.again_at > now]
             await self._wake_ups.room(min(later) - now if later else None)
             return
-        if await self._lease_likely([want for want in open_ if not want[1].empty]):
+        if await self._lease_likely([want for want in open_ if self._may_give(want[1])]):
             return
         if len(self._pairs) == 1 and self._pairs[0][1].simple:
             await self._wait_and_lease(*open_[0])
         else:
             await self._wait(open_)
+
+    def _may_give(self, place: LeasedPlace) -> bool:
+        """Whether it may hold something, by now or with the results that go with the lease."""
+        return not place.empty or (place.ordered and self._results.has_results(place))
 
     async def _lease_likely(self, likely: list[Want]) -> bool:
         """Lease from these, as far as there are tokens; whether anything could be asked for."""
@@ -124,7 +142,8 @@ class Fetcher:
             await self._store.run_each(feeds, self._store.patience)
         commands = [self._lease(place, want) for _, place, want in wants]
         sent_at = time.monotonic()
-        answers = await self._store.run_each(commands, self._store.patience)
+        settling = [place for _, place, _ in wants if place.ordered]
+        answers = await self._results.settle_and(settling, commands)
         unused: Counter[str] = Counter()
         idle, refused = True, []
         for (consumer, place, want), leased in zip(wants, answers, strict=True):

@@ -324,6 +324,8 @@ class LeasedPlace:
     """How long an attempt may take."""
     broadcast: bool = field(default=False, kw_only=True)
     """Nothing is leased from it: its messages are read from a stream."""
+    ordered: bool = field(default=False, kw_only=True)
+    """A result lets the next message of its message group go."""
     leases: Leases = field(default_factory=Leases, init=False)
     outbox: Outbox = field(default_factory=Outbox, init=False)
     tracebacks: Tracebacks = field(default_factory=Tracebacks, init=False)

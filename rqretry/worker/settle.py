@@ -147,19 +147,42 @@ class Settler:
         self._wanted.clear()
         await self._flush([*self._take(failing=False), *self._take(failing=True)])
 
-    async def _flush(self, places: Sequence[LeasedPlace]) -> bool:
-        """Settle what these places have; whether some of it failed and is to be sent again."""
+    def has_results(self, place: LeasedPlace) -> bool:
+        """Whether a place has results that its server can be sent now."""
+        return place in self._dirty and place not in self._failing
+
+    async def settle_and(
+        self, places: Sequence[LeasedPlace], calls: Sequence[Command[Any]]
+    ) -> list[Any]:
+        """Settle what these places have, and make calls behind that, in one write."""
+        ready = [place for place in places if self.has_results(place)]
+        if not ready:
+            return await self._store.run_each(calls, self._store.patience)
+        for place in ready:
+            del self._dirty[place]
+        answers: list[Any] = []
+        await self._flush(ready, calls, answers)
+        return answers
+
+    async def _flush(
+        self,
+        places: Sequence[LeasedPlace],
+        calls: Sequence[Command[Any]] = (),
+        answers: list[Any] | None = None,
+    ) -> bool:
+        """Settle what these places have, then `calls`; whether some failed and is sent again."""
         pairs = [(place, made) for place in places for made in self._settlements(place)]
-        if not (pairs or any(place.outbox.doubts for place in places)):
+        if not (pairs or calls or any(place.outbox.doubts for place in places)):
             return False
         self._busy += 1
         try:
-            commands = [made.command for _, made in pairs]
-            results = await self._store.run_each(commands, self._store.patience) if pairs else []
+            commands = [*(made.command for _, made in pairs), *calls]
+            results = await self._store.run_each(commands, self._store.patience) if commands else []
+            if answers is not None:
+                answers += results[len(pairs) :]
             self._failing.difference_update(places)
-            errors = [
-                self._answered(*pair, result) for pair, result in zip(pairs, results, strict=True)
-            ]
+            settled = zip(pairs, results[: len(pairs)], strict=True)
+            errors = [self._answered(*pair, result) for pair, result in settled]
             in_doubt = [p for p in places if p.outbox.doubts and p not in self._failing]
             errors += [await self._recover(place) for place in in_doubt]
             if any(errors):

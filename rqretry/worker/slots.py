@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 HORIZON_S = 0.05
 """Lease what will be finished in this time, beyond the free slots (docs/decisions/0015)."""
-_LONGEST_RUN_S = 0.005
+LONGEST_RUN_S = 0.005
 """A slot yields to the event loop after this, however short the handlers are."""
 _RATE_MEMORY_S = 0.2
 
@@ -93,9 +93,12 @@ class Buffer(ABC, Generic[T]):
 class Slots(Buffer[T]):
     """So many tasks, and what they are to run."""
 
-    def __init__(self, concurrency: int, begin: Begin[T]) -> None:
+    def __init__(
+        self, concurrency: int, begin: Begin[T], longest_run_s: float = LONGEST_RUN_S
+    ) -> None:
         super().__init__(concurrency)
         self._begin = begin
+        self._longest_run_s = longest_run_s
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -177,6 +180,6 @@ class Slots(Buffer[T]):
             if rest is not None:
                 await rest
             now = time.monotonic()
-            if now - since > _LONGEST_RUN_S:
+            if now - since > self._longest_run_s:
                 await asyncio.sleep(0)
                 now = since = time.monotonic()

@@ -350,6 +350,7 @@ class Worker:
             self._wake_ups,
             self._upkeep,
             self._store_changed,
+            self._settler,
         )
         broadcaster = Broadcaster(self._store, reading, self._broadcast, self._rejoin, self._upkeep)
         reaper = Reaper(self._store, self._catalog, self._all_places, self.name, self._upkeep)
@@ -454,6 +455,7 @@ def _place(spec: ConsumerSpec, found: tuple[str, int, GroupKeys]) -> LeasedPlace
         spec.visibility_ms / 1000,
         longest_s=(HELD if spec.ordered else 1) * spec.consume_timeout_ms / 1000,
         broadcast=spec.broadcast,
+        ordered=spec.ordered,
     )
 
 

@@ -284,3 +284,25 @@ async def test_messages_of_a_transaction_keep_their_order_behind_what_was_there(
         await counted(lab, "g", succeed=6)
 
     assert seen.bodies == [0, *({"n": n} for n in range(1, 6))]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_results_go_with_the_lease_of_what_they_let_go(lab: Lab, partitions: int) -> None:
+    app, seen = lab.app(), Seen()
+    await app.admin.create_topic("orders", partitions=partitions)
+
+    @app.consumer("orders", group="g", ordered=True)
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    async with lab.working(app):
+        await app.publish("orders", 0, message_group="x")
+        await counted(lab, "g", succeed=1)
+        lab.redis.config_resetstat()
+        messages = [OutgoingMessage(body=n, message_group="x") for n in range(1, 101)]
+        await app.publish_many("orders", messages)
+        await counted(lab, "g", succeed=101)
+        waits = lab.redis.info("commandstats")["cmdstat_bzpopmin"]["calls"]
+
+    assert seen.bodies == list(range(101))
+    assert waits <= 20  # else one for each message

@@ -78,6 +78,7 @@ class SimulatedWorker(Worker):
             self._wake_ups,
             self._upkeep,
             self._registration.soon,
+            self._settler,
         )
         reaper = Reaper(self._store, self._catalog, self._all_places, self.name, self._upkeep)
         check_back = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
@@ -88,7 +89,11 @@ class SimulatedWorker(Worker):
             self._catalog,
             leasing,
             lambda c, found: fetcher.add(
-                c, self._add(c, LeasedPlace(*found, c.spec.visibility_ms / 1000))
+                c,
+                self._add(
+                    c,
+                    LeasedPlace(*found, c.spec.visibility_ms / 1000, ordered=c.spec.ordered),
+                ),
             ),
             lambda c, place: fetcher.remove(self._remove(c, place)),
             fetcher.look_again,

@@ -87,7 +87,8 @@ async def test_what_was_leased_by_a_time_that_stood_still_while_it_waited_is_ren
     (place,) = consumer.places
     place.schedule.seen = 1_000_000, time.monotonic() - 20
     fetcher = Fetcher(server, [consumer], "w", cast(Any, None), server,
-                      cast(Any, SimpleNamespace(due=lambda _: None)), lambda: None)  # fmt: skip
+                      cast(Any, SimpleNamespace(due=lambda _: None)), lambda: None,
+                      cast(Any, None))  # fmt: skip
     await fetcher._wait_and_lease(consumer, place, 1)
     assert [delivery.id for delivery in consumer.taken] == ["m"]
     assert [command.verb for command in server.sent] == ["renew"] * renewed

@@ -151,3 +151,48 @@ async def test_what_another_round_has_asked_about_meanwhile_is_not_asked_about_a
         await settler.flush()
         line.answered.set()
     assert line.questions == 2
+
+
+class Served(Away):
+    """A server that settles, and answers what comes behind that; or fails."""
+
+    def __init__(self) -> None:
+        super().__init__(hangs=False)
+        self.fails = False
+        self.writes: list[list[str]] = []
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """As Store.run_each."""
+        self.writes.append([command.verb for command in commands])
+        if self.fails:
+            return [StoreUnavailable("away")] * len(commands)
+        return [[OK] if command.verb == "succeed" else "leased" for command in commands]
+
+
+async def test_calls_go_behind_the_results_of_their_places_in_one_write() -> None:
+    place = LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    line = Served()
+    settler, calls = settler_of(line), [Command("lease", (), (), str)]
+    settler.succeed(Delivery(place, "a", b"", (1, 1), time.monotonic()))
+    assert settler.has_results(place)
+    assert await settler.settle_and([place], calls) == ["leased"]
+    assert not settler.has_results(place)
+    assert await settler.settle_and([place], calls) == ["leased"]
+    assert line.writes == [["succeed", "lease"], ["lease"]]
+    assert (settler.done["t", "g"], len(place.outbox)) == (1, 0)
+
+
+async def test_results_that_failed_wait_for_their_own_turn_and_no_call_repeats_them() -> None:
+    place = LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    line = Served()
+    settler, calls = settler_of(line), [Command("lease", (), (), str)]
+    settler.succeed(Delivery(place, "a", b"", (1, 1), time.monotonic()))
+    line.fails = True
+    (answer,) = await settler.settle_and([place], calls)
+    assert isinstance(answer, StoreUnavailable)
+    assert (settler.has_results(place), len(place.outbox)) == (False, 1)
+    line.fails = False
+    assert await settler.settle_and([place], calls) == ["leased"]
+    await settler.flush()
+    assert line.writes == [["succeed", "lease"], ["lease"], ["succeed"]]
+    assert settler.done["t", "g"] == 1

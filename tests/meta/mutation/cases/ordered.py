@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from tests.meta.mutation.case import Constant, Symbol, answers
-from tests.meta.mutation.cases.common import always, case
+from tests.meta.mutation.cases.common import ORDERED, always, case
 
 QUEUES = "tests/lua/test_queues.py::"
 UNORDERED = "tests/contract/integration/test_unordered.py::"
 IN_PARTITIONS = "test_messages_without_a_message_group_are_in_the_order_of_their_partition"
 STATUS = "test_status_shows_which_message_groups_are_blocked_and_for_how_long"
 HOLDS = "tests/contract/integration/test_ordered_holds.py::"
+SETTLE = "tests/unit/worker/test_settle.py::"
 
 
 def gives_up(original: Any) -> Any:
@@ -54,6 +55,22 @@ def nothing_queued(original: Any) -> Any:
     return subscribe
 
 
+def leases_first(_: Any) -> Any:
+    """What is leased next goes in front of the results."""
+
+    async def settle_and(self: Any, places: Any, calls: Any) -> Any:
+        answers = await self._store.run_each(calls, self._store.patience)
+        await self.flush()
+        return answers
+
+    return settle_and
+
+
+def repeats(_: Any) -> Any:
+    """Results that a server refuses go along with each lease."""
+    return lambda self, place: place in self._dirty
+
+
 CASES = (
     case("1.20", "an ordered group that names no limit gives up", Symbol("GroupRecord.new", gives_up),
          f"{HOLDS}test_an_ordered_group_that_names_no_limit_retries_for_ever[redis-7-1]"),
@@ -63,6 +80,13 @@ CASES = (
          f"{HOLDS}test_a_coroutine_that_goes_on_when_it_is_cancelled_holds_its_message_group"),
     case("R46", "a thread that goes on is left alone for ever", Constant("worker:HELD", "10**6"),
          f"{HOLDS}test_a_thread_that_goes_on_is_ended_with_its_process_and_then_the_next_one_comes"),
+    case("R140", "results go by themselves", Symbol("Settler.has_results", always(False)),
+         f"{ORDERED}test_results_go_with_the_lease_of_what_they_let_go[redis-7-1]"),
+    case("R140", "a lease goes in front of the results", Symbol("Settler.settle_and", leases_first),
+         f"{SETTLE}test_calls_go_behind_the_results_of_their_places_in_one_write"),
+    case("R140", "results that failed are repeated with each lease",
+         Symbol("Settler.has_results", repeats),
+         f"{SETTLE}test_results_that_failed_wait_for_their_own_turn_and_no_call_repeats_them"),
     case("R61", "what has no message group waits for no other",
          Symbol("protocol:_names_of_groups", unordered),
          f"{UNORDERED}{IN_PARTITIONS}[redis-7-published-1]",
