@@ -68,6 +68,7 @@ class Backfill(CatalogPart):
                 ]
                 given += yield from self._from_kept(keys, group.begins_ms)
                 given += yield from catch_up(keys, sources, self._store.actor)
+                given += yield from self._from_kept(keys, group.begins_ms)  # consumed meanwhile
             record = yield from self._store.strike(group.name, name, "catching_up")
             if record is not None:
                 yield from self._store.configure(record, topics=set(record.topics) & {name})

@@ -113,6 +113,25 @@ def test_a_later_group_begins_in_the_past(bench: Bench) -> None:
     assert consume(bench, 9, group="i") == open_
 
 
+def test_a_later_group_gets_what_is_consumed_while_it_catches_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h")
+    ids = [str(id_) for id_ in bench.publish("a", "b")]
+    catch_up, done = backfill.catch_up, []
+
+    def slowly(*args: Any) -> Any:
+        done.extend(consume(bench, 1))
+        given = yield from catch_up(*args)
+        return given
+
+    monkeypatch.setattr(backfill, "catch_up", slowly)
+    bench.group("h", start=check_start(LONG_AGO))
+    assert len(done) == 1
+    assert sorted(consume(bench, 9, group="h")) == sorted(ids)
+
+
 def test_what_would_have_no_effect_is_refused(bench: Bench) -> None:
     bench.group("g")
     with pytest.raises(InvalidArgument, match="no topic of it keeps what was consumed"):

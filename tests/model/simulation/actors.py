@@ -1,5 +1,6 @@
 """The processes of a run, by its plan."""
 
+from rqretry.testing.clock import START_MS
 from tests.model.simulation.authoring import Author, publish_backlog
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.final_checks import audit
@@ -34,6 +35,8 @@ def populate(world: World) -> None:
     for number in range(plan.workers):
         world.start(f"w{number}", work)
     for group in plan.groups:
+        if group.begins_s is not None:
+            world.journal.begins[group.name] = START_MS + round(1000 * group.begins_s)
         if group.kind == "simple":
             for number in range(1 + plan.workers // 3):
                 world.start(f"{group.name}.{number}", Receiver(group).receive)

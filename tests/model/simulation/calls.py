@@ -1,7 +1,7 @@
 """A call of a script as it went over the wire, and what is said when a promise is broken."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.model.simulation.ledger import Place
@@ -37,6 +37,13 @@ class Call(NamedTuple):
         found = _PLACE.search(request_parts[3])
         where = (found[1], int(found[2])) if found else None
         return Call(verb, request_parts[3 : 3 + count], request_parts[3 + count :], where)
+
+
+def number_of(key: str) -> int:
+    """The number of a key's partition."""
+    found = _PLACE.search(key)
+    assert found
+    return int(found[2])
 
 
 def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
@@ -99,6 +106,9 @@ class Reading:
         blurred: A script of the namespace was cut, so that a decision may have been missed.
         now, wall: Logical time of the server in ms, and what its clock says.
         wrong: Its clock is wrong at times: what is due may be held back.
+        asked: By group, the earliest time to which an operator sent it back, in ms.
+        begins: By group, the time in the past at which it begins, in ms.
+        owed: What a group is noted to owe in a partition, and what anybody is.
     """
 
     def __init__(self) -> None:
@@ -107,6 +117,9 @@ class Reading:
         self.blurred = False
         self.now = self.wall = 0
         self.wrong = False
+        self.asked: dict[str, int] = {}
+        self.begins: dict[str, int] = {}
+        self.owed: Callable[[int, Place, str], tuple[set[str], set[str]]]
 
     def time_of(self, due_ms: float) -> int:
         """What the time is for a due time: a date, which lacks a part of a ms, is the wall's."""

@@ -65,6 +65,10 @@ class Keep:
             del consumed[id_]
         return found
 
+    def since(self, since: int) -> list[str]:
+        """What is kept since a time."""
+        return [id_ for id_, one in self.kept.items() if one.at >= since]
+
     def sweep(self, now: int, limit: int, groups: Sequence[str]) -> None:
         """What is too old is forgotten, and of what is too much the oldest."""
         if self.keep_ms is None:

@@ -61,7 +61,7 @@ class Ledger(Group):
         """A message that was consumed is new, in line where it was when it was published."""
         self.leases[id_] = Lease(lease_no=lease_no)
         del self.counted[id_], self.released[id_]
-        self.enter(id_, self.published[id_])
+        self.enter(id_, self.published.get(id_, 0))
 
     def configure(self, version: int, fields: Mapping[str, str]) -> bool:
         """Newer wins; whether it was."""
@@ -235,25 +235,41 @@ class Place(Partition):
         for id_ in ids:
             self.finish(group, id_, now)
 
-    def replay(self, group: str, since: int, upto: int, now: int) -> tuple[int, int]:
-        """What a group consumed in this time is its own again: how many of how many."""
-        ledger, page = self.ledger(group), self.keep.page(group, since, upto)
-        given = []
+    def replay(self, group: str, since: int, upto: int, now: int, *, kept: bool) -> tuple[int, int]:
+        """What a group, or any, consumed in this time is its own now: how many of how many."""
+        ledger, given = self.ledger(group), []
+        page = self.keep.since(since) if kept else self.keep.page(group, since, upto)
         for id_ in page:
-            kept = self.keep.kept.pop(id_, None)
+            dropped = self.keep.kept.pop(id_, None)
             if id_ in self.stored:
                 given += [id_] if id_ in self.shared and group not in self.owing(id_) else []
-            elif kept is not None:
-                self.stored[id_] = kept.content
-                if kept.name:
-                    self.names[id_] = kept.name
+            elif dropped is not None:
+                self.stored[id_] = dropped.content
+                if dropped.name:
+                    self.names[id_] = dropped.name
                 given.append(id_)
         if given:
             self.floor = max(now, self.floor, ledger.floor) + 1
-        for id_ in sorted(given, key=ledger.published.__getitem__):
+        for id_ in sorted(given, key=lambda i: ledger.published.get(i, 0)):
             self.shared.add(id_)
             ledger.come_again(id_, self.floor)
         return len(page), len(given)
+
+    def catch_up(self, group: str, owed: set[str], shared: set[str], now: int) -> tuple[int, int]:
+        """What is stored is a group's own, too: how many are, and how many were one group's."""
+        ledger = self.ledger(group)
+        given = [i for i in owed if i not in ledger.leases or ledger.leases[i].place == DONE]
+        marked = {i for i in shared if i not in self.shared or not self.owing(i)}
+        self.shared |= shared
+        for id_ in given:
+            ledger.come_again(id_, now)
+        return len(given), len(marked)
+
+    def missed(self, group: str, since: int) -> set[str]:
+        """What a group should have that has caught up with all since then, and has not."""
+        others = {*self.scheduled, *self.halves, *self.backlog}
+        mine = {i for i, one in self.ledger(group).leases.items() if one.place != DONE}
+        return {*self.stored, *self.keep.since(since)} - others - mine
 
     def keeps_time(self) -> bool:
         """Whether something here falls due, so that somebody looks at the time."""

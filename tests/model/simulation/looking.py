@@ -89,6 +89,11 @@ class Looker:
             (reply,) = self._server.call(self.request(number, place))
         return self.read(list(place.groups), reply)
 
+    def owed(self, number: int, place: Place, name: str) -> tuple[set[str], set[str]]:
+        """What a group is noted to owe, and what anybody is."""
+        pending, letter = self.look(number, place)[0]["pending"], place.ledger(name).letter
+        return {id_ for id_, letters in pending.items() if letter in letters}, {*pending}
+
     def load(self) -> None:
         """Make the script known."""
         self._sha = self._server.call(("SCRIPT", "LOAD", DUMP))[0]

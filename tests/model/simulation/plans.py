@@ -52,6 +52,10 @@ class GroupPlan:
     rate_limit: str | None
     batch: int
     """The most messages of one call of its handler; 0: it takes single messages."""
+    comes_s: float = 0.0
+    """When it comes: with the others, or while the topic is in use."""
+    begins_s: float | None = None
+    """From when on it wants what is kept, and what is stored."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +185,20 @@ def draw(chance: Chance) -> Plan:
         every_s=_interval(chance, clock) if some("schedule", 0.08) else 0,
     )  # fmt: skip
     if plan.keep:
-        plan = replace(plan, operators=True)
+        late = (_late(chance, plan),) if some("comes late", 0.5) else ()
+        plan = replace(plan, operators=True, groups=(*plan.groups, *late))
     return _behind(chance, plan) if some("backlog", 0.02) and not growth else plan
+
+
+def _late(chance: Chance, plan: Plan) -> GroupPlan:
+    """A group of simple consumers that begins in the past."""
+    group = _group(chance, len(plan.groups), plan.partitions + plan.growth, 0.0)
+    comes_s = plan.chaos_s * chance.share("plan/comes at")
+    begins_s = comes_s * chance.share("plan/begins at")
+    return replace(
+        group, kind="simple", tags="*", max_inflight=None, rate_limit=None, batch=0,
+        comes_s=comes_s, begins_s=begins_s,
+    )  # fmt: skip
 
 
 def _behind(chance: Chance, plan: Plan) -> Plan:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.model.model import BLOCKED, DEAD, INFLIGHT, READY, RETRY, WAITING, Lease
-from tests.model.simulation.calls import Reading, require
+from tests.model.simulation.calls import Reading, number_of, require
 from tests.model.simulation.deliveries import Fairness, begins, is_released
 from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
 
@@ -21,14 +21,12 @@ class Leases(Reading):
     Attributes:
         turns: See Fairness.
         fairness: By group.
-        asked: By group, the earliest time to which an operator sent it back, in ms.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.turns = 0
         self.fairness: dict[str, Fairness] = {}
-        self.asked: dict[str, int] = {}
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -230,10 +228,23 @@ class Leases(Reading):
         require((reply[0] < 0) == newer, f"a replay behind a newer route ({newer}): {reply}")
         if newer:
             return
-        require(since >= self.asked[args[0]], f"{args[0]} goes back to {since}, not {self.asked}")
-        require(upto <= self.now + 1 or self.wrong, f"{args[0]} replays what it has not consumed")
-        found = place.replay(args[0], since, upto, self.now)
+        kept = keys[12] == keys[10]
+        asked = (self.begins if kept else self.asked)[args[0]]
+        require(since >= asked, f"{args[0]} goes back to {since}, not {asked}")
+        future = not kept and upto > self.now + 1 and not self.wrong
+        require(not future, f"{args[0]} replays what it has not consumed")
+        found = place.replay(args[0], since, upto, self.now, kept=kept)
         require(tuple(reply) == found, f"a replay looked at and gave {reply}, not {found}")
+
+    def _do_catch_up(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger, page = place.groups.get(args[0]), reply[0]
+        behind = ledger and place.ledger(args[0]).settings.get("catching_up") == "1"
+        require((page >= 0) == bool(behind), f"{args[0]} catches up: {behind}, and {reply}")
+        if page > 0:
+            found = place.catch_up(
+                args[0], *self.owed(number_of(keys[0]), place, args[0]), self.now
+            )
+            require(tuple(reply[1:]) == found, f"a page gave and marked {reply[1:]}, not {found}")
 
     def _do_sweep(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         groups = [key.split(":")[-2] for key in keys[_FIRST_CONSUMED::3]]

@@ -30,7 +30,12 @@ class Publishes(Reading):
 
     def _do_configure(self, place: Place, keys: Any, args: Any, reply: int) -> None:
         group = keys[1].split(":")[-2]
-        place.settings_of(group).configure(int(args[1]), flat(args[2:]))
+        ledger = place.settings_of(group)
+        was_behind = ledger.settings.get("catching_up") == "1"
+        ledger.configure(int(args[1]), flat(args[2:]))
+        if was_behind and ledger.settings.get("catching_up") == "0":
+            missed = place.missed(group, self.begins[group])
+            require(not missed, f"{group} has caught up, and lacks {sorted(missed)}")
         require(reply == 0, f"configure of {group} answered {reply}")
 
     # -- publishing ----------------------------------------------------------------------------

@@ -25,6 +25,18 @@ def as_read(original: Any) -> Any:
     return made
 
 
+def looks_once(original: Any) -> Any:
+    """A group that begins in the past gets what is kept before what is stored, and then no more."""
+    seen = set()
+
+    def from_kept(self: Any, keys: Any, begins_ms: int) -> Any:
+        again = keys.consumed in seen
+        seen.add(keys.consumed)
+        return 0 if again else (yield from original(self, keys, begins_ms))
+
+    return from_kept
+
+
 def from_the_beginning(original: Any) -> Any:
     """A group goes back as far as it can."""
     return lambda self, name, _since_ms: original(self, name, 0)
@@ -33,6 +45,10 @@ def from_the_beginning(original: Any) -> Any:
 CASES = (
     case("R47", "a replay gives what was consumed before its time",
          Symbol("Backfill.replay", from_the_beginning), KEPT),
+    case("R47", "what is consumed while a group catches up is not for it",
+         Symbol("Backfill._from_kept", looks_once),
+         "tests/contract/admin/test_replay.py::"
+         "test_a_later_group_gets_what_is_consumed_while_it_catches_up"),
     case("R47", "everything is kept", LuaCall("HMGET", "meta", ("succeed",), answer=ALWAYS),
          f"{REPLAY}test_by_default_nothing_is_kept"),
     case("R47", "a replay uses the numbers of first leases",
