@@ -12,7 +12,12 @@ from benchmarks.costs import write_costs
 from benchmarks.figures import Figures, summary, table
 from benchmarks.pairs import run_pairs
 from benchmarks.peers.catalog import PEERS
-from benchmarks.peers.side_by_side import markdown, side_by_side
+from benchmarks.peers.side_by_side import (
+    callers_side_by_side,
+    callers_table,
+    markdown,
+    side_by_side,
+)
 from benchmarks.plot import plot_rates
 from benchmarks.scenarios import GROUPS, SCENARIOS
 from rqretry.cli.plan_measure import measure
@@ -38,13 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pairs.add_argument("scenarios", nargs="+", metavar="SCENARIO", choices=[*SCENARIOS])
     pairs.add_argument("--pairs", type=int, default=10, help="how many of each; default 10")
     pairs.set_defaults(act=_pairs)
-    peers = commands.add_parser("peers", help="rqretry beside other systems (make bench-peers)")
-    peers.add_argument("--only", nargs="+", default=[*PEERS], choices=[*PEERS], metavar="NAME")
-    peers.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
-    peers.add_argument("--messages", type=int, help="instead of each system's own number")
-    peers.add_argument("--no-kill", action="store_true", help="leave the minutes of kill -9 out")
-    peers.add_argument("--out", metavar="FILE", help="write them, with machine and versions")
-    peers.set_defaults(act=_peers)
+    _add_peers(commands)
     plot = commands.add_parser("plot", help="draw files of results (needs matplotlib)")
     plot.add_argument("files", nargs="+", metavar="FILE.json")
     plot.add_argument("--out", default="benchmarks.svg", metavar="FILE", help="PNG or SVG")
@@ -55,6 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     result: int = options.act(options)
     return result
+
+
+def _add_peers(commands: Any) -> None:
+    peers = commands.add_parser("peers", help="rqretry beside other systems (make bench-peers)")
+    peers.add_argument("--only", nargs="+", default=[*PEERS], choices=[*PEERS], metavar="NAME")
+    peers.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
+    peers.add_argument("--messages", type=int, help="instead of each system's own number")
+    peers.add_argument("--no-kill", action="store_true", help="leave the minutes of kill -9 out")
+    peers.add_argument("--callers", action="store_true", help="only many callers at once")
+    peers.add_argument("--out", metavar="FILE", help="write them, with machine and versions")
+    peers.set_defaults(act=_peers)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -85,6 +95,12 @@ def _pairs(options: argparse.Namespace) -> int:
 
 
 def _peers(options: argparse.Namespace) -> int:
+    if options.callers:
+        beside = callers_side_by_side(options.only, options.repeat, options.messages)
+        print(callers_table(beside))
+        if options.out:
+            results.write(options.out, beside)
+        return 0
     found = side_by_side(options.only, options.repeat, options.messages, kill=not options.no_kill)
     print(markdown(found))
     if options.out:

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.figures import percentile
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.environments import ADAPTERS, ROOT, program
+from benchmarks.scenarios.callers import AT_ONCE
 from benchmarks.servers import MICROSECONDS, Server
 
 STARTS_S = 3.0
@@ -26,6 +27,7 @@ NUDGES = 20
 NUDGED_WAIT_S = 30.0
 RETRY_LIMIT_S = 10.0
 _LATENCY = 300
+_OF_CALLERS = 6_000
 _TWICE = 2
 _LOG, _MODULES = "log", "node_modules"
 
@@ -38,9 +40,9 @@ class Bench:
     server: Server
     place: Path
 
-    def publish(self, action: str, count: int) -> dict[str, Any]:
-        """Publish in one of its ways: one, bulk or slow; or nudge, which is traffic and no more."""
-        command = (*self._adapter(), action, str(count))
+    def publish(self, action: str, count: int, *more: str) -> dict[str, Any]:
+        """Publish in one of its ways: one, bulk, slow or callers; nudge is traffic and no more."""
+        command = (*self._adapter(), action, str(count), *more)
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, cwd=ADAPTERS, env=self._env(),
             timeout=300,
@@ -91,6 +93,22 @@ def measure(name: str, messages: int | None, *, kill: bool) -> dict[str, Any]:
         latency = _latency(name, Path(place), min(_LATENCY, count))
         lost = loss(name, Path(place)) if kill else {}
     return {**drained, **failing, **latency, **lost}
+
+
+def callers(name: str, messages: int | None) -> dict[str, Any]:
+    """So many callers at once, each of which publishes again when its last message is stored."""
+    count, found = messages or _OF_CALLERS, dict[str, Any]()
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        for number in AT_ONCE:
+            with Server() as server:
+                cpu = server.cpu_s()
+                made = Bench(name, server, Path(place)).publish("callers", count, str(number))
+                cpu = server.cpu_s() - cpu
+            waits = made["sent"]
+            found[f"{number}_per_s"] = len(waits) / made["took"]
+            found[f"{number}_p99_ms"] = percentile(waits, 99) * 1000
+            found[f"{number}_redis_us"] = cpu / len(waits) * MICROSECONDS
+    return found
 
 
 def _drain(name: str, place: Path, count: int) -> dict[str, Any]:

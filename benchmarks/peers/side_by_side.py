@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.environments import program, version
 from benchmarks.peers.measure import LOSS_WAIT_S, RETRY_LIMIT_S, measure
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.peers.measure import callers as callers_of
+from benchmarks.scenarios import SCENARIOS, callers
 
 _OURS = "rqretry"
 _SINGLES = 3000
@@ -81,6 +82,47 @@ def _ours(messages: int | None, *, kill: bool) -> dict[str, Any]:
         "needs_traffic": False,
         "recovery_s": crash.more["latest_ms"] / 1000,
     }
+
+
+def callers_side_by_side(
+    names: Sequence[str], repeat: int, messages: int | None
+) -> dict[str, dict[str, Any]]:
+    """Medians of many callers at once: asyncio and threads of rqretry, then each other system."""
+    installed = [name for name in names if program(name) is not None]
+    kinds = [f"{_OURS} {kind}" for kind in callers.KINDS]
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in (*kinds, *installed)}
+    for turn in range(repeat):
+        for name, made in runs.items():
+            print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
+            if name in kinds:
+                made.append(callers.figures(name.partition(" ")[2], messages))
+            else:
+                made.append(callers_of(name, messages))
+    return {name: summary_of(made) for name, made in runs.items()}
+
+
+def summary_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The median of each figure, and the least and the most of it."""
+    return {
+        figure: [
+            round(pick(run[figure] for run in runs), 3) for pick in (statistics.median, min, max)
+        ]
+        for figure in runs[0]
+    }
+
+
+def callers_table(found: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """A table for people: messages a second with their spread, p99 and CPU of the server."""
+    heads = [f"{number} at once: /s, p99 ms, Redis us" for number in callers.AT_ONCE]
+    lines = [f"| system | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for name, figures in found.items():
+        cells = []
+        for number in callers.AT_ONCE:
+            rate, low, high = figures[f"{number}_per_s"]
+            p99, cpu = figures[f"{number}_p99_ms"][0], figures[f"{number}_redis_us"][0]
+            cells.append(f"{rate:,.0f} ({low:,.0f} to {high:,.0f}), {p99:.2f}, {cpu:.1f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _described(name: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from benchmarks.workload import TOPIC, body, check, run, stored
 from rqretry import App
 
 AT_ONCE = (1, 8, 64, 512)
+KINDS = ("asyncio", "threads")
 _ALONE, _TOGETHER = 4_000, 16_000
 """Messages of one caller, and of several."""
 _SHOWN = 64
@@ -19,29 +20,32 @@ _SHOWN = 64
 
 def callers(messages: int | None) -> Figures:
     """Each caller publishes again when it is answered; the main figures are those of 64 tasks."""
-    more: dict[str, float] = {}
-    costs: dict[str, float] = {}
-    for kind, publish in (("asyncio", _tasks), ("threads", _threads)):
-        for number in AT_ONCE:
-            count = messages or (_ALONE if number == 1 else _TOGETHER)
-            each = max(1, count // number)
-            with Server() as server:
-                cpu = server.cpu_s()
-                took, waits, ids = publish(server.url, number, each)
-                cpu = server.cpu_s() - cpu
-                check(ids, stored(server)[1:])
-            name = f"{kind}_{number}"
-            costs[name] = cpu / len(ids) * MICROSECONDS
-            more[f"{name}_per_s"] = len(ids) / took
-            more[f"{name}_p99_ms"] = percentile(waits, 99)
-    main = f"asyncio_{_SHOWN}"
+    found = {kind: figures(kind, messages) for kind in KINDS}
+    main = found[KINDS[0]]
     return Figures(
-        rate=more[f"{main}_per_s"],
+        rate=main[f"{_SHOWN}_per_s"],
         checked=True,
-        p99_ms=more[f"{main}_p99_ms"],
-        redis_us=costs[main],
-        more=more,
+        p99_ms=main[f"{_SHOWN}_p99_ms"],
+        redis_us=main[f"{_SHOWN}_redis_us"],
+        more={f"{kind}_{name}": value for kind in KINDS for name, value in found[kind].items()},
     )
+
+
+def figures(kind: str, messages: int | None) -> dict[str, float]:
+    """Messages a second, p99 and CPU of the server, by the number of callers."""
+    found: dict[str, float] = {}
+    for number in AT_ONCE:
+        count = messages or (_ALONE if number == 1 else _TOGETHER)
+        publish = _threads if kind == "threads" else _tasks
+        with Server() as server:
+            cpu = server.cpu_s()
+            took, waits, ids = publish(server.url, number, max(1, count // number))
+            cpu = server.cpu_s() - cpu
+            check(ids, stored(server)[1:])
+        found[f"{number}_per_s"] = len(ids) / took
+        found[f"{number}_p99_ms"] = percentile(waits, 99)
+        found[f"{number}_redis_us"] = cpu / len(ids) * MICROSECONDS
+    return found
 
 
 Published = tuple[float, list[float], list[str]]

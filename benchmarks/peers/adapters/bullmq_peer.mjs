@@ -18,8 +18,19 @@ async function publish() {
   const queue = new Queue('bench', { connection });
   await queue.waitUntilReady();
   const sent = [];
-  const started = seconds();
-  if (action === 'bulk') {
+  let started = seconds();
+  if (action === 'callers') { // each publishes again when its last message is stored
+    const callers = Number(process.argv[4]);
+    await queue.add('work', body(0), options);
+    started = seconds();
+    await Promise.all(Array.from({ length: callers }, async () => {
+      for (let n = 0; n < Math.max(1, Math.floor(count / callers)); n += 1) {
+        const at = seconds();
+        await queue.add('work', body(n), options);
+        sent.push(seconds() - at);
+      }
+    }));
+  } else if (action === 'bulk') {
     for (let at = 0; at < count; at += chunk) {
       const jobs = [];
       for (let n = at; n < Math.min(count, at + chunk); n += 1) jobs.push({ name: 'work', data: body(n), opts: options });

@@ -129,6 +129,50 @@ def _single(action: str, count: int) -> Iterable[int]:
     return range(count) if action in {"one", "slow"} else ()
 
 
+def _share(count: int, callers: int) -> int:
+    """How many of so many messages each caller publishes."""
+    return max(1, count // callers)
+
+
+def _in_threads(one: Callable[[int], Any], count: int, callers: int) -> None:
+    """So many threads, each of which publishes again when its last message is stored."""
+    waits: list[float] = []
+    together = threading.Barrier(callers + 1)
+
+    def publish() -> None:
+        together.wait()
+        for number in range(_share(count, callers)):
+            sent = time.perf_counter()
+            one(number)
+            waits.append(time.perf_counter() - sent)
+
+    one(0)
+    threads = [threading.Thread(target=publish) for _ in range(callers)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    started = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    reported(time.perf_counter() - started, waits)
+
+
+async def _in_tasks(one: Callable[[int], Awaitable[Any]], count: int, callers: int) -> None:
+    """The same with tasks of one event loop."""
+    waits: list[float] = []
+
+    async def publish() -> None:
+        for number in range(_share(count, callers)):
+            sent = time.perf_counter()
+            await one(number)
+            waits.append(time.perf_counter() - sent)
+
+    await one(0)
+    started = time.perf_counter()
+    await asyncio.gather(*(publish() for _ in range(callers)))
+    reported(time.perf_counter() - started, waits)
+
+
 def serve(
     one: Callable[[int], Any], bulk: Callable[[range], Any], work: Callable[[], Any] | None = None
 ) -> None:
@@ -136,6 +180,9 @@ def serve(
     action, *rest = sys.argv[1:]
     if action == "work" and work is not None:
         work()
+        return
+    if action == "callers":
+        _in_threads(one, int(rest[0]), int(rest[1]))
         return
     count, sent = int(rest[0]), []
     started = time.perf_counter()
@@ -164,6 +211,9 @@ def serve_async(
 
     async def publish() -> None:
         one, bulk = await connect()
+        if action == "callers":
+            await _in_tasks(one, int(rest[0]), int(rest[1]))
+            return
         count, sent = int(rest[0]), []
         started, due = time.perf_counter(), time.monotonic()
         if action == "bulk":

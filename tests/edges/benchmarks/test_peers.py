@@ -14,7 +14,8 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.peers import environments, measure
 from benchmarks.peers.catalog import PEERS, Peer
-from benchmarks.peers.side_by_side import markdown
+from benchmarks.peers.side_by_side import callers_table, markdown, summary_of
+from benchmarks.scenarios import callers
 from benchmarks.servers import Server
 from benchmarks.workers import wait_until
 
@@ -225,3 +226,16 @@ def test_results_are_drawn(tmp_path: Path) -> None:
     assert main(["plot", str(file), "--out", str(picture)]) == 0
 
     assert picture.read_text().startswith("<?xml")
+
+
+def test_many_callers_of_a_system_are_measured_and_shown(
+    toy: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy()
+    monkeypatch.setattr(measure, "AT_ONCE", (8,))
+    monkeypatch.setattr(callers, "AT_ONCE", (8,))
+    found = measure.callers("toy", 64)
+    assert found["8_per_s"] > 0
+    assert found["8_p99_ms"] > 0
+    (line,) = callers_table({"toy": summary_of([found, found])}).splitlines()[2:]
+    assert line.startswith("| toy |")

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import results
 from benchmarks.__main__ import main
 from benchmarks.figures import NAMES, Figures, percentile, summary, table
-from benchmarks.scenarios import GROUPS, SCENARIOS, tracing
+from benchmarks.scenarios import GROUPS, SCENARIOS, callers, tracing
 from benchmarks.workload import check
 
 FEW = {"w4": 50, "punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12, "scale": 2}
@@ -26,8 +26,9 @@ SLOW = {
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of the runs that are made in pairs, not twenty."""
+    """Two of the runs that are made in pairs, not twenty; and not 512 threads."""
     monkeypatch.setattr(tracing, "PAIRS", 2)
+    monkeypatch.setattr(callers, "AT_ONCE", (1, 64))
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW.get(n, [])) for n in SCENARIOS])
