@@ -15,6 +15,9 @@ local call = redis.call
   A group that consumes another one's dead letters (a view) has the other one's set of them for its
   `dead`: what was redriven or purged meanwhile is a leftover, and so is what it has finished with.
 
+  A large body does not pass through here, where each byte would be copied and hashed: its consumer reads it
+  while it holds the lease.
+
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
          counters failures order heads message_groups, then deaths and origins (the other group's failures)
@@ -22,14 +25,15 @@ local call = redis.call
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0') expected_ms
          (the time by the caller's own clock; '' where it has just looked)
   REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
-         bodies, entries ('' if all are first attempts, else one per id, '-' for lease_no:1:0:0), errors
-         (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
-         message died), now_ms, rate, lease_no (of those without an entry); or NO_GROUP alone
+         bodies ('' for a large one), entries ('' if all are first attempts, else one per id, '-' for
+         lease_no:1:0:0), errors (none, or per id the newest line of its failure record, '' for none; on a first
+         attempt in a view why the message died), now_ms, rate, lease_no (of those without an entry); or NO_GROUP
+         alone
          status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
          PAUSED, or RATED (it needs tokens), always without messages
   COST   O(want + log inflight); 18 commands, 3 where numbers are looked into (every 10 ms), 7 where a message
          waits, failed, is large or owed to several groups, 1 where the lists have leftovers, 1 with
-         max_inflight, 2 in an ordered group
+         max_inflight, 2 in an ordered group; 1 a message where one is over 64 KiB
 ]]
 -- @include clock
 -- @include logical
@@ -67,6 +71,7 @@ end
 local deaths, origins = KEYS[20], KEYS[21]
 local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 local TRUSTED_MS = 10 -- no server is replaced faster
+local LARGE = 65536 -- a larger body is not read here
 local RAISED_EVERY_MS = 1800000 -- half as long as ids are remembered
 local LOOKED_AT_MS = 20000 -- every blocked consumer looks at least this often
 
@@ -167,6 +172,8 @@ local function are_plain(waits)
   return not earliest or call('ZCOUNT', inflight, until_ms, until_ms) == 0
 end
 
+local large = {} -- ids of messages whose bodies are
+
 -- Which of the ids are to be leased, and how many were looked at.
 local function choose()
   local waits = out_of_turn()
@@ -180,7 +187,9 @@ local function choose()
   local owed = looked_up('HLEN', 'HMGET', view and deaths or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
   local function size_of(i)
-    return sizes[i] and tonumber(sizes[i]) or SMALL
+    local size = sizes[i] and tonumber(sizes[i]) or SMALL
+    large[ids[i]] = size > LARGE or nil
+    return size
   end
   local function is_owed(i)
     if view then
@@ -224,8 +233,23 @@ local function without_orphans(taken, stored, numbers)
   return kept
 end
 
+local function read_bodies(taken)
+  if not next(large) then
+    return call('HMGET', bodies, unpack(taken))
+  end
+  local stored = {}
+  for i, id in ipairs(taken) do
+    if large[id] then
+      stored[i] = call('HEXISTS', bodies, id) == 1 and ''
+    else
+      stored[i] = call('HGET', bodies, id)
+    end
+  end
+  return stored
+end
+
 local function read_messages(taken)
-  local stored = call('HMGET', bodies, unpack(taken))
+  local stored = read_bodies(taken)
   local numbers = odd and call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
   found, texts = taken, stored
   for i = 1, #taken do

@@ -40,6 +40,7 @@ from rqretry.protocol.lease import (
     fail,
     lease,
     poll,
+    with_large,
 )
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import Tokens, rate_take
@@ -326,6 +327,7 @@ class SimpleOperations(SimpleSettling):
     ) -> Operation[list[Message[Any]]]:
         topic, partition, keys = place
         record = yield from self.join()
+        leased = yield from with_large(place.keys, leased)
         good: list[Message[Any]] = []
         bad: list[Failure] = []
         for id_, data, (lease_no, attempt), last_error in zip(

@@ -6,7 +6,15 @@ from struct import pack
 from typing import Any, NamedTuple
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.command import MAX_BATCH_BYTES, Command, call, texts
+from rqretry.protocol.command import (
+    MAX_BATCH_BYTES,
+    Command,
+    Each,
+    Operation,
+    call,
+    query,
+    texts,
+)
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
@@ -123,6 +131,31 @@ def lease(
     expected = "" if expected_ms is None else expected_ms
     args = (keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens), expected)
     return Command("lease", touched, args, _leased, once=once)
+
+
+def with_large(keys: GroupKeys, leased: Leased) -> Operation[Leased]:
+    """What was leased, with the large bodies that the script leaves out.
+
+    Without messages that are gone by now, and those that cannot be read: their leases expire.
+    """
+    if all(leased.data):
+        return leased
+    large = [at for at, data in enumerate(leased.data) if not data]
+    reads = [_read(keys.partition.bodies, leased.ids[at]) for at in large]
+    data: list[Any] = list(leased.data)
+    for at, answer in zip(large, (yield Each(reads, None)), strict=True):
+        data[at] = answer
+    kept = [at for at, found in enumerate(data) if isinstance(found, bytes)]
+    return leased._replace(
+        ids=[leased.ids[at] for at in kept],
+        data=[data[at] for at in kept],
+        numbers=[leased.numbers[at] for at in kept],
+        errors=[leased.errors[at] for at in kept] if leased.errors else leased.errors,
+    )
+
+
+def _read(bodies: str, id_: str) -> Command[bytes | None]:
+    return query(lambda reply: reply, "HGET", bodies, id_)
 
 
 class Polled(NamedTuple):

@@ -25,7 +25,7 @@ from rqretry.producer.periodic import PeriodicMessages
 from rqretry.protocol.broadcast import Entry, read_after
 from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
-from rqretry.protocol.lease import lease
+from rqretry.protocol.lease import lease, with_large
 from rqretry.protocol.maintain import feed_dlq_group, sweep
 from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score, tag_of
@@ -151,7 +151,7 @@ class LabWorkers:
                 prefer=place.next_list(),
                 tokens=place.rated,
             )
-            leased = self._store.run(command)
+            leased = self._store.perform(with_large(place.keys, self._store.run(command)))
             if place.rated and not leased.ids:
                 self._store.run(rate_take(place.keys.bucket, want=0, returned=1))
             found = place.leased(leased, self._store.clock.local(0))

@@ -25,7 +25,15 @@ from rqretry.maintenance.process_exits import explain_expired
 from rqretry.maintenance.quiet import holding
 from rqretry.observability import observer
 from rqretry.protocol.command import Command, batches
-from rqretry.protocol.lease import Leased, Polled, lease, poll, renew, something_held
+from rqretry.protocol.lease import (
+    Leased,
+    Polled,
+    lease,
+    poll,
+    renew,
+    something_held,
+    with_large,
+)
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
@@ -152,6 +160,8 @@ class Fetcher:
             if isinstance(leased, Exception) or leased.status == "NO_GROUP":
                 refused.append((place, leased))
                 continue
+            if not all(leased.data):
+                leased = await self._store.perform(with_large(place.keys, leased))  # noqa: PLW2901
             if leased.errors and observer.installed is not None:
                 leased = await self._explained(place, leased)  # noqa: PLW2901 - the same
             clock = self._store.clock_of(place.keys.wake)
@@ -279,6 +289,8 @@ class Fetcher:
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
         await self._make_up(place, leased)
+        if not all(leased.data):
+            leased = await self._store.perform(with_large(place.keys, leased))
         if leased.errors and observer.installed is not None:
             leased = await self._explained(place, leased)
         answered_at = time.monotonic()

@@ -6,6 +6,7 @@ import pytest
 
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.command import MAX_BATCH_BYTES
+from rqretry.protocol.lease import with_large
 from tests.support.builders import MINUTE, SECOND, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
@@ -124,6 +125,25 @@ def test_lease_takes_one_message_however_big_it_is(world: World) -> None:
     world.publish(prepared("a", "x" * (MAX_BATCH_BYTES + 1)), "b")
     assert world.lease().ids == ["a"]
     assert world.lease().ids == ["b"]
+
+
+def test_a_large_body_does_not_pass_through_the_script(world: World) -> None:
+    world.subscribe()
+    large = prepared("a", "x" * 65537)
+    world.publish(large, prepared("b", "x" * 65536), "c", prepared("gone", "x" * 70000))
+    world.client.hdel(world.keys.bodies, "gone")
+    world.client.hdel(world.keys.big, "gone")
+    leased = world.lease(4)
+    assert leased.ids == ["a", "b", "c"]
+    assert [len(data) for data in leased.data] == [0, 65536, 9]
+    whole = world.perform(with_large(world.group(), leased))
+    assert whole.data == [large.data, *leased.data[1:]]
+    assert whole._replace(data=leased.data) == leased
+
+    world.client.hdel(world.keys.bodies, "a")  # by an operator, meanwhile
+    rest = world.perform(with_large(world.group(), leased))
+    assert (rest.ids, rest.numbers) == (["b", "c"], leased.numbers[1:])
+    world.client.hset(world.keys.bodies, "a", large.data)
 
 
 def test_a_lease_takes_a_whole_batch_of_small_bodies(world: World) -> None:
