@@ -9,13 +9,13 @@ local call = redis.call
          ids_key, then levels
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
-         paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of
-         history, max_inflight and rate ('' for none), messages blocked behind another of their message
+         paused, per level {count, due already, next_due_ms} (nothing where none has any), counters as name and
+         value, bytes of history, max_inflight and rate ('' for none), messages blocked behind another of their message
          group, messages that have one, state, id and end of the body ('' unless its id was chosen) of the
          first of each list and sorted set, which is about the oldest there, and for how many ms the first
          retry, lease or scheduled message that is due has been, and nobody has moved it (0 for none)
-  COST   O(levels * log waiting); 20 commands and 3 a level, 2 for each id that was chosen, 2 where messages are
-         blocked
+  COST   O(levels * log waiting); 21 commands, 3 a level where anything waits, 2 for each id that was chosen, 2 where
+         messages are blocked
 ]]
 -- @include clock
 -- @include logical
@@ -23,6 +23,7 @@ local call = redis.call
 -- @bind
 
 local TAIL, ALL_FIELDS, LOOKED_AT, DIGITS = 9, 0x97, 200, 16 -- of a body, and of the order
+local NONE = { 0, 0, '' }
 
 local clock, oldest = read_clock(meta), {}
 -- An id that was chosen says nothing of its age; its message does, at the end.
@@ -73,9 +74,11 @@ if blocked > 0 then
   note_blocked()
 end
 local waiting = {}
-for i, level in ipairs(levels) do
-  local first = note_first('waiting_retry', level)
-  waiting[i] = { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first or '' }
+if call('EXISTS', unpack(levels)) > 0 then -- of most groups none waits
+  for i, level in ipairs(levels) do
+    local first = note_first('waiting_retry', level)
+    waiting[i] = first and { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first } or NONE
+  end
 end
 note_late(call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2])
 local settings = call('HMGET', config, 'paused', 'max_inflight', 'rate', 'view', 'fed_at')

@@ -133,8 +133,11 @@ def _topic(
         scheduled=sum(part.scheduled for part in any_group),
         backlog=sum(part.backlog for part in any_group),
         groups=tuple(
-            replace(
-                _add_up(g, parts[g.name], levels, live.workers[g.name]),
+            _add_up(
+                g,
+                parts[g.name],
+                levels,
+                workers=live.workers[g.name],
                 other_tags=live.other_tags(topic.name, g),
                 busy=live.busy[g.name],
                 slots=live.slots[g.name],
@@ -274,8 +277,9 @@ def _server() -> Operation[dict[str, int]]:
 
 
 def _add_up(
-    group: RouteGroup, parts: Sequence[Part], levels_ms: Sequence[int], workers: int
+    group: RouteGroup, parts: Sequence[Part], levels_ms: Sequence[int], **known: Any
 ) -> GroupStats:
+    """The numbers of a group; `known`: those that are not in its partitions."""
     due = sum(level.due for part in parts for level in part.levels)
     overdue = sum(part.overdue for part in parts)
     ages = _oldest_ages(parts)
@@ -290,7 +294,6 @@ def _add_up(
         oldest_age_s=max(ages.values(), default=None),
         oldest_ages_s=ages,
         paused=any(part.paused for part in parts),
-        workers=workers,
         max_inflight=_summed([part.max_inflight for part in parts]),
         rate_limit=next((part.rate for part in parts if part.rate), None),
         counters=_counters(group.name, parts),
@@ -298,6 +301,7 @@ def _add_up(
         ordered=group.ordered,
         blocked=sum(part.blocked for part in parts),
         late_s=max((part.late_ms for part in parts), default=0) / 1000,
+        **known,
     )
 
 
@@ -308,7 +312,8 @@ def _summed(shares: Sequence[int | None]) -> int | None:
 
 def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
     rows = []
-    for number, here in enumerate(zip(*(part.levels[:levels] for part in parts), strict=True), 1):
+    waits = [part.levels[:levels] for part in parts if part.levels]
+    for number, here in enumerate(zip(*waits, strict=True), 1):
         count = sum(level.waiting - level.due for level in here)
         if count:
             nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]

@@ -36,6 +36,9 @@ class LevelStats(NamedTuple):
     """Server time in ms when the first one is due."""
 
 
+_NONE_WAITS = LevelStats(0, 0, None)
+
+
 class Stats(NamedTuple):
     """One group in one partition, at one moment of server time."""
 
@@ -51,6 +54,7 @@ class Stats(NamedTuple):
     oldest_id: str
     paused: bool
     levels: list[LevelStats]
+    """Of each level; none at all where nothing waits."""
     counters: dict[str, str]
     history_bytes: int = 0
     max_inflight: int | None = None
@@ -344,7 +348,10 @@ def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
     oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped = reply[9:18]
     ages, late = reply[18:]
-    rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
+    rungs = [
+        LevelStats(count, due, number(first)) if count else _NONE_WAITS
+        for count, due, first in levels
+    ]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
         paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rqretry.core.receipt import Receipt
+from rqretry.protocol.inspect import stats
+from rqretry.protocol.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.lua.conftest import counted, world_on
 from tests.support.builders import SECOND, failure, first, prepared
@@ -161,3 +163,17 @@ def test_what_ends_in_an_ordered_group_takes_two_commands_for_each_message_group
         succeed(world, heads)
         calls[size] = int(world.client.get(CALLS_KEY))
     assert calls[LARGE] - calls[SMALL] == 2 * (LARGE - SMALL)
+
+
+def test_the_numbers_of_a_group_for_which_nothing_waits_take_no_command_a_level(
+    server_of: ServerOf,
+) -> None:
+    world = world_on(server_of, "redis-7", ScriptLibrary())
+    world.subscribe("g")
+    world.publish("first")
+    world.run(stats(world.group()))  # the server knows the script from now on
+    world.client.config_resetstat()
+    found = world.run(stats(world.group()))
+    asked = world.client.info("commandstats")
+    assert (found.ready, found.levels) == (1, [])
+    assert sum(asked[name]["calls"] for name in asked) <= 24  # of a script with 21

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Constant, Symbol
+from tests.meta.mutation.case import Constant, Symbol, answers
 from tests.meta.mutation.cases.common import always, case
 
 INCIDENTS = "tests/unit/admin/test_incidents.py::"
@@ -21,6 +21,9 @@ CASES = (
          f"{INCIDENTS}test_what_a_group_shows_by_its_change"),
     case("R108", "streams go on when the server ends", Symbol("Streams.close", always(None)),
          f"{LIVE}test_streams_are_bounded_and_end_with_their_reader_or_with_the_server"),
+    case("R108", "each empty level is looked at", answers("EXISTS", "delay", "answer = 1", "stats"),
+         "tests/lua/test_command_budget.py::"
+         "test_the_numbers_of_a_group_for_which_nothing_waits_take_no_command_a_level"),
     case("R108", "what was chosen is forgotten", Symbol("dashboard:choice_of", everything),
          "tests/edges/dashboard/test_lists.py::"
          "test_a_selection_of_dead_letters_is_sent_back_and_is_on_record",
