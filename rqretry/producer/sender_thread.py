@@ -43,12 +43,8 @@ class Waiting:
 
     def wait(self) -> bool:
         """Wait for the answer; False where nobody has sent the messages, nor will."""
-        try:
-            if self._answered.acquire(timeout=PATIENCE_S):
-                return True
-        except BaseException:  # interrupted: what was not sent yet will not be
-            self.take()
-            raise
+        if self._answered.acquire(timeout=PATIENCE_S):
+            return True
         if self.take():
             return False
         return self._answered.acquire()
@@ -82,11 +78,14 @@ class SenderThread:
             return None
         waiting = Waiting(messages)
         self._arrived.put(waiting)
-        if self._thread is None and not self._start():
+        try:
+            if self._thread is None and not self._start() and waiting.take():
+                return None
+            if not waiting.wait():
+                return None
+        except BaseException:  # interrupted: what was not sent yet will not be
             waiting.take()
-            return None
-        if not waiting.wait():
-            return None
+            raise
         if isinstance(waiting.answer, Exception):
             raise waiting.answer
         return waiting.answer
@@ -101,13 +100,15 @@ class SenderThread:
     def _start(self) -> bool:
         with self._starting:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="rqretry-publish", daemon=True)
-                self._thread = thread
                 try:
+                    thread = threading.Thread(target=self._run, name="rqretry-publish", daemon=True)
+                    self._thread = thread
                     thread.start()
-                except RuntimeError:  # the interpreter is ending
+                except BaseException as error:  # the interpreter ends, or has enough threads
                     self._thread = None
-                    return False
+                    if isinstance(error, RuntimeError):
+                        return False
+                    raise
         return True
 
     def _run(self) -> None:

@@ -41,7 +41,7 @@ class Held:
         self.holds: Any = bool
         """Which threads are held, by name."""
         client.publish("t", "so that the topic is there")
-        self._client = client
+        self.client = client
         store: Any = parts_of(client).store
         self._perform, store.perform = store.perform, self.perform
         self._threads: list[threading.Thread] = []
@@ -60,7 +60,7 @@ class Held:
         """Publish in a thread of its own."""
 
         def work() -> None:
-            self.ids[name] = self._client.publish("t", name)
+            self.ids[name] = self.client.publish("t", name)
 
         self._threads.append(threading.Thread(target=work, name=name))
         self._threads[-1].start()
@@ -74,7 +74,7 @@ class Held:
     @property
     def sender(self) -> Any:
         """What sends for the others."""
-        (target,) = parts_of(self._client).publisher._targets.values()
+        (target,) = parts_of(self.client).publisher._targets.values()
         return target.sender
 
     def wait_for(self, number: int) -> None:
@@ -133,9 +133,24 @@ async def test_who_waits_too_long_publishes_by_itself(
     assert len(set(stored(lab))) == len(stored(lab)) == 1 + ALONE + 1 + 1
 
 
+async def test_where_no_thread_can_be_started_each_publishes_by_itself(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: Any, **_options: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    with held(lab) as threads:
+        for number in range(ALONE):
+            threads.publish(f"alone {number}")
+            threads.begun.get(timeout=PATIENCE_S)
+        threads.holds = lambda name: name.startswith("alone")
+        monkeypatch.setattr(threading, "Thread", refuse)
+        assert threads.client.publish("t", "by itself") in stored(lab)
+
+
 async def test_what_is_published_inside_of_a_shared_call_waits_for_no_other(lab: Lab) -> None:
     with held(lab) as threads:
-        client, inside = threads._client, list[str]()
+        client, inside = threads.client, list[str]()
 
         def holds(name: str) -> bool:
             if name == "rqretry-publish" and not inside:
@@ -187,7 +202,7 @@ async def test_a_forked_child_has_a_sender_of_its_own(lab: Lab) -> None:
     def both() -> int:
         with held(lab) as threads:
             threads.under_way()
-            client = threads._client
+            client = threads.client
             child = os.fork()
             if child == 0:
                 try:
