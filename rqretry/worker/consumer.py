@@ -141,8 +141,8 @@ class Consumer:
     ) -> Coroutine[Any, Any, None] | None:
         """What a slot does with a delivery."""
         delivery.task = task
-        if _is_over(delivery, now):
-            self.running.lose(delivery)
+        if delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s:
+            self.running.lose(delivery)  # its lease ended in the buffer: the process stood still
             self._context.rooms.room_in(self)  # leasing may wait for the room that it took
             return None
         return self._start(delivery, now)
@@ -257,7 +257,7 @@ class BatchConsumer(Consumer):
         task, now = asyncio.current_task(), time.monotonic()
         for delivery in deliveries:
             delivery.task = task  # before the look: the heartbeat gives back what has none
-            if _is_over(delivery, now):
+            if delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s:
                 self.running.lose(delivery)
         await self._process_batch([delivery for delivery in deliveries if not delivery.lost])
 
@@ -312,8 +312,3 @@ class BatchConsumer(Consumer):
 def consumer_for(spec: ConsumerSpec) -> type[Consumer]:
     """What runs a handler."""
     return BatchConsumer if spec.batch else Consumer
-
-
-def _is_over(delivery: Delivery, now: float) -> bool:
-    """Whether its lease ended in the buffer, as in a process that stood still."""
-    return delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s

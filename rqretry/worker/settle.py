@@ -76,13 +76,17 @@ class Settler:
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
-        delivery.place.outbox.succeeded.append(delivery)
-        self._want(delivery.place)
+        place = delivery.place
+        place.outbox.succeeded.append(delivery)
+        if place not in self._dirty:
+            self._want(place)
 
     def fail(self, delivery: Delivery, failure: Failure) -> None:
         """The attempt failed."""
-        delivery.place.outbox.failed.append((delivery, failure))
-        self._want(delivery.place)
+        place = delivery.place
+        place.outbox.failed.append((delivery, failure))
+        if place not in self._dirty:
+            self._want(place)
 
     def release(self, delivery: Delivery, delay_ms: int | str) -> None:
         """Give the message back, uncounted: at once, or after a delay."""
@@ -138,9 +142,8 @@ class Settler:
         self._report.finish()
 
     def _want(self, place: LeasedPlace) -> None:
-        if place not in self._dirty:
-            self._dirty[place] = None
-            self._wanted.set()
+        self._dirty[place] = None
+        self._wanted.set()
 
     async def flush(self) -> None:
         """Settle what is there now, in one round trip."""
