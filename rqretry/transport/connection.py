@@ -25,6 +25,7 @@ _make_reader: Callable[..., Any] | None
 pack_one: Callable[[tuple[Any, ...]], bytes]
 """A request as bytes to write."""
 _PACKER = aio.Connection()
+_NUMBERS = frozenset({int, float})
 
 
 def pack_slowly(arguments: tuple[Any, ...]) -> bytes:
@@ -38,6 +39,14 @@ except ImportError:  # the extra [fast] is not installed: use redis-py's own pac
     pack_one, _make_reader = pack_slowly, None
 else:
     pack_one, _make_reader = _hiredis.pack_command, _hiredis.Reader
+
+
+def pack_safely(arguments: tuple[Any, ...]) -> bytes:
+    """`pack_one` for where a signal handler may raise.
+
+    hiredis 3.5.0 ends the process where one does so, as for Ctrl-C, while it spells a number.
+    """
+    return pack_one(tuple([str(one) if type(one) in _NUMBERS else one for one in arguments]))
 
 
 def reply_reader() -> Any:

@@ -10,7 +10,7 @@ from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as BrokenError
 from redis.exceptions import RedisError
 
-from rqretry.transport.connection import INCOMPLETE, pack_one, reply_reader
+from rqretry.transport.connection import INCOMPLETE, pack_safely, reply_reader
 from rqretry.transport.node import Node, Requests
 from rqretry.transport.replies import SERVER_ERRORS, broken
 
@@ -54,7 +54,7 @@ class SyncConnection:
         """Send requests. TryAgain."""
         try:
             # In one system call: redis-py makes one for each item of a list.
-            packed = b"".join(map(pack_one, requests))
+            packed = b"".join(map(pack_safely, requests))
             if self._reader is None:
                 self.raw.send_packed_command([packed], check_health=False)  # type: ignore[no-untyped-call]
             else:
