@@ -140,7 +140,10 @@ class Night:
                 if up:
                     found = {a["labels"]["alertname"] for a in alerts if a["state"] == "firing"}
                     self.firing = frozenset(found)
-                    self.seen.append((self.now, self.firing))
+                    # Rules are judged 5 s before the first scrape, and what they say stands until
+                    # they are judged again: the night begins when nothing is missing any more.
+                    if self.seen or not found:
+                        self.seen.append((self.now, self.firing))
 
     def publish(self) -> None:
         """In a thread: orders, steadily; while Redis is away, none."""
