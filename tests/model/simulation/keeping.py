@@ -57,17 +57,18 @@ class Keep:
         for id_, content, name in last:
             self.kept[id_] = Kept(at, self.sizes.get(id_, 0), content, name)
 
-    def page(self, group: str, since: int, upto: int) -> list[str]:
+    def page(self, group: str, since: int, upto: int, limit: int) -> list[str]:
         """What a replay of this time looks at, and no other one after it."""
         consumed = self.consumed.get(group, {})
-        found = [id_ for id_, at in consumed.items() if since <= at < upto]
-        for id_ in found:
+        found = sorted((at, id_) for id_, at in consumed.items() if since <= at < upto)[:limit]
+        for _, id_ in found:
             del consumed[id_]
-        return found
+        return [id_ for _, id_ in found]
 
     def since(self, since: int) -> list[str]:
-        """What is kept since a time."""
-        return [id_ for id_, one in self.kept.items() if one.at >= since]
+        """What is kept since a time, the oldest first."""
+        found = sorted((one.at, id_) for id_, one in self.kept.items() if one.at >= since)
+        return [id_ for _, id_ in found]
 
     def sweep(self, now: int, limit: int, groups: Sequence[str]) -> None:
         """What is too old is forgotten, and of what is too much the oldest."""

@@ -235,10 +235,12 @@ class Place(Partition):
         for id_ in ids:
             self.finish(group, id_, now)
 
-    def replay(self, group: str, since: int, upto: int, now: int, *, kept: bool) -> tuple[int, int]:
+    def replay(
+        self, group: str, since: int, upto: int, now: int, limit: int, *, kept: bool
+    ) -> tuple[int, int]:
         """What a group, or any, consumed in this time is its own now: how many of how many."""
-        ledger, given = self.ledger(group), []
-        page = self.keep.since(since) if kept else self.keep.page(group, since, upto)
+        ledger, keep, given = self.ledger(group), self.keep, []
+        page = keep.since(since)[:limit] if kept else keep.page(group, since, upto, limit)
         for id_ in page:
             dropped = self.keep.kept.pop(id_, None)
             if id_ in self.stored:

@@ -233,7 +233,7 @@ class Leases(Reading):
         require(since >= asked, f"{args[0]} goes back to {since}, not {asked}")
         future = not kept and upto > self.now + 1 and not self.wrong
         require(not future, f"{args[0]} replays what it has not consumed")
-        found = place.replay(args[0], since, upto, self.now, kept=kept)
+        found = place.replay(args[0], since, upto, self.now, int(args[5]), kept=kept)
         require(tuple(reply) == found, f"a replay looked at and gave {reply}, not {found}")
 
     def _do_catch_up(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
