@@ -17,7 +17,9 @@ _OURS = re.compile(r"rqretry\.(?:core\.errors|spark\.\w+)\.(\w+): (.+)")
 _CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
 _REASON = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] .+")
 _CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
-_STORAGE = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+_STORAGE = re.compile(
+    "No space left on device|Disk quota exceeded|File too large|Read-only file system"
+)
 _BUGS = ("ScriptError",)
 
 Hook = Callable[[type[BaseException], BaseException, Any], Any]
@@ -100,10 +102,14 @@ def gist(error: Exception) -> str:
 
 
 def sentence_in(text: str) -> RqretryError | None:
-    """The error of ours that a message of Spark carries."""
+    """The error of ours that a message of Spark carries, or that a full disk is."""
     match = _OURS.search(text)
     if match is None:
-        return None
+        refused = _STORAGE.search(text)
+        return refused and ConfigError(
+            f"Spark cannot write: {refused[0]}: make room where the output, the checkpoint and"
+            " spark.local.dir are, or name other folders"
+        )
     own = {DataLoss.__name__: DataLoss}
     error_type: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
     # Some errors are made of parts; of those only the sentence is known here.
