@@ -1,6 +1,5 @@
 """What Spark cannot do is one sentence of a command, and no Java stack comes before it."""
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from rqretry import Client
 from rqretry.core.errors import ConfigError, RqretryError, TopicNotFound
 from rqretry.spark.error_messages import plain_failures
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -47,38 +45,6 @@ def test_an_error_of_spark_is_reported_by_its_cause(
 
     assert shown in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-PROGRAM = """
-import sys
-from rqretry.spark import run_query, session
-url, folder = sys.argv[1:]
-rows = session().readStream.format("rqretry").options(url=url, topic="t")
-rows = rows.option("startingOffsets", "earliest")
-writer = rows.load().writeStream.trigger(availableNow=True)
-run_query(lambda: writer.start(f"{folder}/out", "parquet", checkpointLocation=f"{folder}/c"))
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.campaign
-@pytest.mark.timeout(400)
-def test_a_full_disk_is_one_sentence_first(tmp_path: Path) -> None:
-    """No file of the child and its JVM may become larger than 40,000 bytes."""
-    room = 40_000
-    with EmbeddedRedis() as server, Client(server.url) as client:
-        client.publish_many("t", [{"n": n} for n in range(20_000)])
-        archiving = ["-m", "rqretry", "pipeline", "archive", str(tmp_path / "a"), "--url"]
-        for request_parts in ([*archiving, server.url], ["-c", PROGRAM, server.url, str(tmp_path)]):
-            ended = subprocess.run(  # noqa: PLW1510 - its status is checked below
-                [sys.executable, *request_parts],
-                capture_output=True,
-                text=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
-            )
-            first = next(line for line in ended.stderr.splitlines() if "rror" in line)
-            assert first.startswith("Error: Spark cannot write: File too large: make room"), first
-            assert ended.returncode == 1
 
 
 @pytest.mark.spark
