@@ -199,7 +199,7 @@ def _read(keys: Sequence[GroupKeys], move: MoveDue | None) -> Operation[list[Par
             waits = any(level.due for level in part.levels)
             due += [Due(key, waits, part.overdue > 0)] if waits or part.overdue else []
             scheduled += [key.partition] if part.scheduled else []
-    if not (yield from move(due, scheduled)):
+    if not (due or scheduled) or not (yield from move(due, scheduled)):
         return answers
     moved: list[Part | RqretryError] = yield asked
     return [
