@@ -3,7 +3,6 @@
 Each namespace has a clock of its own, so that labs can share a server.
 """
 
-import time
 from functools import cache
 
 from rqretry.protocol.scripts import ScriptLibrary
@@ -69,10 +68,6 @@ class VirtualClock(ServerClock):
 
     def note(self, now_ms: int, sent_at: float | None = None) -> None:
         """The lab alone moves this clock."""
-
-    def local(self, server_ms: int) -> float:  # noqa: ARG002 - virtual times have no local one
-        """Now: virtual time does not pass by itself."""
-        return time.monotonic()
 
     @property
     def known(self) -> bool:

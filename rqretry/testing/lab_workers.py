@@ -5,6 +5,7 @@ time and in tasks (fetching, heartbeat, reaper) the lab does step by step; see e
 """
 
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -154,7 +155,7 @@ class LabWorkers:
             leased = self._store.perform(with_large(place.keys, self._store.run(command)))
             if place.rated and not leased.ids:
                 self._store.run(rate_take(place.keys.bucket, want=0, returned=1))
-            found = place.leased(leased, self._store.clock.local(0))
+            found = place.leased(leased, time.monotonic())
             if found:
                 return found[0]
             if leased.status == "NO_GROUP":

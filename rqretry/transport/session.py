@@ -8,6 +8,7 @@ if the request may have been executed, and StoreUnavailable if it certainly was 
 (docs/guarantees.md R19).
 """
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -54,6 +55,7 @@ T = TypeVar("T")
 _MEMORY: Command[Any] = Command("connect", (), (), bytes, arguments=("INFO", "memory"))
 REPEAT_SECONDS = 15.0
 """How long a call is repeated before its error is raised."""
+_DRIFT, _FRESH_S = 0.5, 60.0  # how many ms a second two clocks run apart, and for how long
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _BLOCK_AGAIN_S = 0.02, 1.0, 0.05
 
 
@@ -62,25 +64,29 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
+        self._most_ms, self._asked_at = math.inf, -math.inf
+        """How far the server's time is ahead of ours at most, and when that was asked."""
 
     def note(self, now_ms: int, sent_at: float | None = None) -> None:
         """The server reported `now_ms`, after the request was sent at this monotonic time."""
         if now_ms:
-            self._offset_ms = now_ms - (time.monotonic() if sent_at is None else sent_at) * 1000
+            ahead_ms = now_ms - (time.monotonic() if sent_at is None else sent_at) * 1000
+            self._offset_ms = ahead_ms
+            if sent_at is not None:
+                self._most_ms, self._asked_at = ahead_ms + 1, sent_at  # it cuts off a fraction
 
-    def local(self, server_ms: int) -> float:
-        """The monotonic time of a server time: never later than it really was, or than now."""
+    def ran_at(self, server_ms: int, sent_at: float) -> float | None:
+        """When a call ran that was sent at `sent_at`, never later than it did; None: ask again."""
         now = time.monotonic()
-        return now if self._offset_ms is None else min(now, (server_ms - self._offset_ms) / 1000)
+        ran_at = (server_ms - self._most_ms - (now - self._asked_at) * _DRIFT) / 1000
+        if ran_at > now:
+            self._asked_at = -math.inf
+        return None if math.isinf(self._asked_at) else max(sent_at, ran_at)
 
-    def ran_at(self, server_ms: int, sent_at: float) -> float:
-        """When a call ran that was sent, or sent first, at `sent_at`; never later than it did."""
-        if self._offset_ms is None:
-            return sent_at
-        ran_at = server_ms / 1000 - self._offset_ms / 1000
-        return (
-            max(sent_at, ran_at) if ran_at <= time.monotonic() else sent_at
-        )  # a clock that jumped
+    @property
+    def fresh(self) -> bool:
+        """Whether it was asked lately, so that the clocks cannot have drifted far apart."""
+        return time.monotonic() - self._asked_at < _FRESH_S
 
     @property
     def known(self) -> bool:

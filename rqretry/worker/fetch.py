@@ -1,8 +1,8 @@
 """Leasing for all consumers of a process: one loop, one connection.
 
 The loop leases from every place that has room and may hold something, all in one round trip. When
-nothing does, it blocks on the wake keys of those with room. With a single place the wake-up and the
-lease go in one round trip (docs/decisions/0013).
+nothing does, it blocks on the wake keys of those with room. With a few places the wake-up and the
+leases go in one round trip (docs/decisions/0128).
 How many messages a consumer takes is decided by `Slots.room` in slots.py.
 """
 
@@ -26,6 +26,7 @@ from rqretry.maintenance.quiet import holding
 from rqretry.observability import observer
 from rqretry.protocol.command import Command, batches
 from rqretry.protocol.lease import (
+    OK,
     Leased,
     Polled,
     lease,
@@ -38,7 +39,7 @@ from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.leases import FEED_EVERY_S, LOOK_EVERY_S, Intake, LeasedPlace
-from rqretry.worker.rate_limiter import TokenBuckets
+from rqretry.worker.rate_limiter import TokenBuckets, Want, divided
 from rqretry.worker.wakeups import Alarm, WakeUps
 
 log = logging.getLogger("rqretry")
@@ -47,14 +48,14 @@ _PROBED, _FEW, _POLLED = 250, 8, 100
 """How many places one command asks about: at first, at least, and where they hold something."""
 _OFTEN_S, _LOOKS_PER_S = 5.0, 500
 """How often a place is looked at where that costs little, and at how many a second at most."""
+_TOGETHER = 4
+"""Behind a wait for so many places at most a lease is sent for each."""
 _BEHIND_MS = 1000
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
 
 Pair = tuple[Intake, LeasedPlace]
-Want = tuple[Intake, LeasedPlace, int]
-"""How many messages a consumer could take from a place."""
 
 
 class ResultsAhead(Protocol):
@@ -127,8 +128,9 @@ class Fetcher:
             return
         if await self._lease_likely([want for want in open_ if self._may_give(want[1])]):
             return
-        if len(self._pairs) == 1 and self._pairs[0][1].simple:
-            await self._wait_and_lease(*open_[0])
+        few = len(open_) <= (1 if self._store.spread else _TOGETHER)
+        if few and all(place.simple for _, place, _ in open_):
+            await self._wait_and_lease(share(open_))
         else:
             await self._wait(open_)
 
@@ -153,29 +155,39 @@ class Fetcher:
         settling = [place for _, place, _ in wants if place.ordered]
         answers = await self._results.settle_and(settling, commands)
         unused: Counter[str] = Counter()
-        idle, refused = True, []
-        for (consumer, place, want), leased in zip(wants, answers, strict=True):
+        for (_, place, want), leased in zip(wants, answers, strict=True):
             if place.rated:
                 unused[place.keys.bucket] += want - len(getattr(leased, "ids", ()))
+        await self._take_all(wants, answers, sent_at, waited=False)
+        if unused:
+            await self._tokens.give_back(+unused)
+
+    async def _take_all(
+        self, wants: list[Want], answers: list[Any], sent_at: float, *, waited: bool
+    ) -> None:
+        """Take what leases gave; waited: they were sent behind a wait, at `sent_at`."""
+        seen, refused, now = [], [], time.monotonic()
+        for (consumer, place, _), leased in zip(wants, answers, strict=True):
             if isinstance(leased, Exception) or leased.status == "NO_GROUP":
                 refused.append((place, leased))
                 continue
-            if not all(leased.data):
-                leased = await self._store.perform(with_large(place.keys, leased))  # noqa: PLW2901
-            if leased.errors and observer.installed is not None:
-                leased = await self._explained(place, leased)  # noqa: PLW2901 - the same
             clock = self._store.clock_of(place.keys.wake)
-            # Not `sent_at`: the request may have been repeated since.
-            leased_at = clock.ran_at(leased.now_ms, sent_at)
-            clock.note(leased.now_ms, sent_at)
-            self._take(consumer, place, leased, leased_at)
-            self._note(place, leased, time.monotonic())
-            idle = idle and place.empty
-        await self._tokens.give_back(+unused)
+            # Not `sent_at`: the request has waited, or may have been repeated since.
+            began_at = clock.ran_at(leased.now_ms, sent_at)
+            if not waited:
+                clock.note(leased.now_ms, sent_at)
+            elif leased.ids and (began_at is None or _is_behind(place, leased, now)):
+                began_at = await self._renewed(place, leased) or began_at
+            if leased.errors or not all(leased.data):
+                leased = await self._completed(place, leased)  # noqa: PLW2901 - the same
+            self._take(consumer, place, leased, sent_at if began_at is None else began_at)
+            seen.append((place, leased))
+        if all(place.empty for place, _ in seen):
+            await _handlers_first()
+        for place, leased in seen:
+            self._note(place, leased, now)
         if refused:
             await self._put_off(refused)
-        if idle:
-            await _handlers_first()
 
     async def _allotted(self, wanted: list[Want]) -> list[Want]:
         """What may be leased of what is wanted: all of it, except where a rate is the limit."""
@@ -212,6 +224,14 @@ class Fetcher:
         deliveries = place.leased(leased, leased_at)
         if deliveries:
             consumer.accept(deliveries)
+
+    async def _completed(self, place: LeasedPlace, leased: Leased) -> Leased:
+        """The same, with large bodies, which no lease brings, and what observers are told."""
+        if not all(leased.data):
+            leased = await self._store.perform(with_large(place.keys, leased))
+        if leased.errors and observer.installed is not None:
+            leased = await self._explained(place, leased)
+        return leased
 
     async def _explained(self, place: LeasedPlace, leased: Leased) -> Leased:
         """The same, with how the processes ended that messages were killed with; for observers."""
@@ -267,51 +287,51 @@ class Fetcher:
 
     # -- waiting -----------------------------------------------------------------------------
 
-    async def _wait_and_lease(self, consumer: Intake, place: LeasedPlace, want: int) -> None:
-        command = self._lease(place, want)
-        started = time.monotonic()
+    async def _wait_and_lease(self, wants: list[Want]) -> None:
+        """Wait with the leases right behind: the server runs them when the wait ends."""
+        places = [place for _, place, _ in wants]
+        commands = [self._lease(place, want) for _, place, want in wants]
+        sent_at = time.monotonic()
         replies = await self._wake_ups.block(
-            [place.keys.wake],
-            self._longest([place]),
-            [consumer],
-            [self._store.request_for(command)],
+            [place.keys.wake for place in places],
+            self._longest(places),
+            self._covered_by(places),
+            [self._store.request_for(command) for command in commands],
         )
         if replies is None:
-            place.may_hold_more()
+            for place in places:
+                place.may_hold_more()
             return
-        if is_error(replies[1]):  # the script is to be loaded, or it tells what is wrong
-            (leased,) = await self._store.run_each([command], self._store.patience)
-        else:
-            leased = command.decode(replies[1])
-        if isinstance(leased, Exception) or leased.status == "NO_GROUP":
-            await self._put_off([(place, leased)])
-            return
-        # The lease ran when we were woken, not when it was sent: ask the server's own clock.
-        leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
-        await self._make_up(place, leased)
-        if not all(leased.data):
-            leased = await self._store.perform(with_large(place.keys, leased))
-        if leased.errors and observer.installed is not None:
-            leased = await self._explained(place, leased)
-        answered_at = time.monotonic()
-        self._take(consumer, place, leased, leased_at)
-        await _handlers_first()
-        self._note(place, leased, answered_at)
+        await self._take_all(wants, await self._read(commands, replies[1:]), sent_at, waited=True)
+        if not self._store.clock_of(places[0].keys.wake).fresh:
+            places[0].may_hold_more()  # the next lease waits for nothing, and tells the time
 
-    async def _make_up(self, place: LeasedPlace, leased: Leased) -> None:
-        """Renew what was leased by a time that has stood still since the request was sent."""
-        expected_ms = place.schedule.expected_ms(time.monotonic())
-        if leased.ids and expected_ms and leased.now_ms < expected_ms - _BEHIND_MS:
-            receipts = [
-                Receipt(id_, no) for id_, (no, _) in zip(leased.ids, leased.numbers, strict=True)
-            ]
-            renewal = renew(
-                place.keys,
-                receipts,
-                visibility_ms=round(place.visibility_s * 1000),
-                expected_ms=expected_ms,
-            )
-            await self._store.run_each([renewal], self._store.patience)
+    async def _read(self, commands: list[Command[Leased]], replies: list[Any]) -> list[Any]:
+        """What was leased; what is an error is asked for again, to load it or to learn why."""
+        if not any(map(is_error, replies)):
+            return [command.decode(reply) for command, reply in zip(commands, replies, strict=True)]
+        again = [c for c, reply in zip(commands, replies, strict=True) if is_error(reply)]
+        repeated = iter(await self._store.run_each(again, self._store.patience))
+        return [
+            next(repeated) if is_error(reply) else command.decode(reply)
+            for command, reply in zip(commands, replies, strict=True)
+        ]
+
+    async def _renewed(self, place: LeasedPlace, leased: Leased) -> float | None:
+        """Renew what was leased behind a wait by a time that tells nothing; None if it is over.
+
+        That is so where the server's time stood still in the wait, or was put forward. What counts
+        is when the renewal was sent.
+        """
+        now = time.monotonic()
+        renewal = renew(
+            place.keys,
+            [Receipt(id_, no) for id_, (no, _) in zip(leased.ids, leased.numbers, strict=True)],
+            visibility_ms=round(place.visibility_s * 1000),
+            expected_ms=place.schedule.expected_ms(now),
+        )
+        (verdicts,) = await self._store.run_each([renewal], self._store.patience)
+        return now if not isinstance(verdicts, Exception) and set(verdicts) == {OK} else None
 
     async def _wait(self, open_: list[Want]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""
@@ -426,6 +446,8 @@ class Fetcher:
 
 def share(likely: Sequence[Want]) -> list[Want]:
     """Divide each consumer's room among its places, so that one call does not take it twice."""
+    if len(likely) == 1:
+        return list(likely)
     counts = Counter(id(consumer) for consumer, _, _ in likely)
     return [
         (consumer, place, max(1, -(-room // counts[id(consumer)])))
@@ -433,25 +455,18 @@ def share(likely: Sequence[Want]) -> list[Want]:
     ]
 
 
-def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
-    """Share out the tokens, first to the places not looked at for the longest; None: no limit."""
-    if tokens is None:
-        return list(wants)
-    given = []
-    for consumer, place, want in sorted(wants, key=lambda want: want[1].schedule.looked_at):
-        part = min(want, tokens)
-        tokens -= part
-        if part:
-            given.append((consumer, place, part))
-    return given
+def _is_behind(place: LeasedPlace, leased: Leased, now: float) -> bool:
+    expected_ms = place.schedule.expected_ms(now)
+    return expected_ms is not None and leased.now_ms < expected_ms - _BEHIND_MS
 
 
 def look_every_s(place: LeasedPlace, places: int) -> float:
-    """How often a process looks at a place, of so many: less often if it is alone or of very many.
+    """How often a process looks at a place, of so many: less often if they are few or very many.
 
-    A look at one place takes two commands, and on one server a look at hundreds no more.
+    A look at a few takes a command for each, and on one server a look at hundreds takes two.
     """
-    often = max(_OFTEN_S, LOOK_EVERY_S / places, places / _LOOKS_PER_S)
+    few = LOOK_EVERY_S / min(places, 2) if places <= _TOGETHER else _OFTEN_S
+    often = max(few, places / _LOOKS_PER_S)
     most = FEED_EVERY_S if place.keys.source else LOOK_EVERY_S
     return min(often, most, place.visibility_s)
 

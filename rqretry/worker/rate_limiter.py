@@ -7,7 +7,7 @@ find comes back. While there are none the process waits exactly as long as the s
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rqretry.core.back_off import BackOff
@@ -15,8 +15,12 @@ from rqretry.core.errors import StoreUnavailable
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.rate_limit import Tokens, rate_take
 from rqretry.transport.store import Store
+from rqretry.worker.leases import Intake, LeasedPlace
 
 log = logging.getLogger("rqretry")
+
+Want = tuple[Intake, LeasedPlace, int]
+"""How many messages a consumer could take from a place."""
 
 
 class TokenBuckets:
@@ -65,3 +69,16 @@ class TokenBuckets:
         if unused:
             commands = [rate_take(b, want=0, returned=count) for b, count in unused.items()]
             await self._store.run_each(commands, self._store.patience)
+
+
+def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
+    """Share out the tokens, first to the places not looked at for the longest; None: no limit."""
+    if tokens is None:
+        return list(wants)
+    given = []
+    for consumer, place, want in sorted(wants, key=lambda want: want[1].schedule.looked_at):
+        part = min(want, tokens)
+        tokens -= part
+        if part:
+            given.append((consumer, place, part))
+    return given

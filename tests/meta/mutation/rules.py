@@ -28,6 +28,7 @@ from tests.meta.mutation.cases import (
     single_messages,
     subscriptions,
     surface,
+    waking,
 )
 
 CASES = (
@@ -58,4 +59,5 @@ CASES = (
     *surface.CASES,
     *single_messages.CASES,
     *compression.CASES,
+    *waking.CASES,
 )

@@ -31,6 +31,7 @@ from tests.meta.mutation.cases.growth import as_addressed
 from tests.meta.mutation.cases.periodic import lane_of_its_own
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.cases.replays import from_the_beginning
+from tests.meta.mutation.cases.waking import from_the_answer
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
 from tests.model.simulation.plans import MINUTE_S, Plan
@@ -137,6 +138,7 @@ MUTANTS = (
     bug("data from an older file go unnoticed",
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
+    bug("a lease is trusted from its answer", Symbol("ServerClock.ran_at", from_the_answer)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
     bug("nothing keeps a slot from being repeated", Symbol("Publishing.call", lane_of_its_own),
         sends("HMGET", "ids", "return {}", "publish_with_options"), where=periodic),

@@ -1,6 +1,5 @@
 """Commands on the wire, and what each error of a server means."""
 
-import time
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from rqretry.protocol.scripts import Dialect, ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.node import Node, dialect_of, supported
 from rqretry.transport.replies import TryAgain, block_seconds, broken, result_of
-from rqretry.transport.session import ServerClock, spell
+from rqretry.transport.session import spell
 from rqretry.transport.share import load
 
 COMMAND: Command[Any] = Command("succeed", ("k1", "k2"), ("g", 1), list)
@@ -177,29 +176,6 @@ def test_servers_are_known_by_their_version(
 ) -> None:
     assert supported(version) is is_supported
     assert dialect_of(version) is dialect
-
-
-def test_the_server_s_clock_is_estimated_from_the_time_of_sending() -> None:
-    clock = ServerClock()
-    assert not clock.known
-    assert clock.now_ms() == 0
-
-    clock.note(0)
-    assert not clock.known
-
-    clock.note(5_000_000, sent_at=time.monotonic() - 1)
-    assert 5_000_900 <= clock.now_ms() <= 5_002_000
-
-
-def test_a_server_time_is_never_taken_for_one_in_the_future() -> None:
-    clock = ServerClock()
-    before = time.monotonic()
-    assert clock.local(123) >= before  # nothing is known: now is the safe answer
-
-    clock.note(1_000_000)
-
-    assert clock.local(2_000_000) <= time.monotonic()
-    assert clock.local(999_000) == pytest.approx(time.monotonic() - 1, abs=0.2)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.0004, 0.001, 0.0015])
