@@ -15,6 +15,7 @@ from rqretry.core.start import EARLIEST, LATEST
 
 Reader = Callable[[click.Context, click.Parameter, str | None], Any]
 _WHOLE = re.compile(r"-?[0-9]{1,13}")
+_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _MASTER = re.compile(
     r"local|local\[(\*|[1-9]\d*)(, *[1-9]\d*)?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://\S+",
     re.ASCII,
@@ -30,6 +31,16 @@ class Whole(click.IntRange):
         """The number. Wrong usage if it is none, or outside the limits."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
             self.fail(f"{show(value)} is not a whole number", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Amount(click.types.FloatParamType):
+    """An amount such as 12.50: float() would also take other digits than 0-9, "1e3" and "nan"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Wrong usage if it is none."""
+        if isinstance(value, str) and not _AMOUNT.fullmatch(value):
+            self.fail(f"{show(value)} is not an amount such as 12.50", param, ctx)
         return super().convert(value, param, ctx)
 
 

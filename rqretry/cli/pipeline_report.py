@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import json_command, period_options, spark_options, target_of
+from rqretry.cli.options import Amount, json_command, period_options, spark_options, target_of
 from rqretry.cli.output import print_fields, print_records, print_summary, print_table
 from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
@@ -22,7 +22,7 @@ from rqretry.spark.sessions import session_for
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
 @period_options
 @click.option(
-    "--hourly-cost", metavar="AMOUNT", type=float, help="What an hour of a handler costs."
+    "--hourly-cost", metavar="AMOUNT", type=Amount(), help="What an hour of a handler costs."
 )
 @click.option("--dashboard", metavar="URL", help="Message ids of the page are links to it.")
 @spark_options

@@ -12,7 +12,7 @@ import redis
 
 from rqretry import Client
 from rqretry.cli.main import cli
-from rqretry.cli.options import Whole
+from rqretry.cli.options import Amount, Whole
 from rqretry.core.parts import parts_of
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import Shell, dead_letter
@@ -185,7 +185,7 @@ def test_every_number_of_every_command_is_of_the_digits_0_to_9() -> None:
         if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType)
     ]
     assert len(numbers) > 10
-    assert {type(parameter.type) for parameter in numbers} == {Whole}
+    assert {type(parameter.type) for parameter in numbers} == {Whole, Amount}
 
 
 def test_no_command_at_all_shows_the_help_and_is_wrong_usage(shell: Shell) -> None:

@@ -7,7 +7,7 @@ from tests.meta.mutation.case import Constant, Symbol
 from tests.meta.mutation.cases.common import always, case
 
 WAKING = "tests/contract/integration/test_waking.py::"
-CLOCK = "tests/unit/transport/test_server_clock.py::"
+CLOCK = "tests/unit/transport/test_session.py::"
 FETCH = "tests/unit/worker/test_fetch.py::"
 
 
