@@ -42,6 +42,8 @@ def test_what_waits_for_a_retry_has_made_the_attempts_that_it_has_made(world: Wo
     assert changed["g:delay:1"] == {"a": None}
     assert changed["g:graves"] == {"a": f"1 by_hand {KIND}"}
     assert changed["g:attempts"] == {"a": "2:1:0:0"}
+    before, last = changed["g:failures"]["a"].splitlines()
+    assert (before[0], last) == ("1", f"1 {START_MS} {RECORD}")
     assert world.redrive("a") == ["OK"]
     assert world.succeed(Receipt("a", 1), Receipt("a", 2)) == ["STALE"] * 2
     assert world.lease().numbers == [(3, 1)]
@@ -62,6 +64,15 @@ def test_what_is_in_flight_or_over_is_left_alone_and_leaves_the_list(world: Worl
         assert world.end_by_hand("dead", place="dead") == PurgeCount(0, 1)
     assert changed == {}
     assert world.succeed(*first("inflight")) == ["OK"]
+
+
+def test_what_has_no_body_stays_for_fsck(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b")
+    world.damaged = True
+    world.client.hdel(world.keys.bodies, "a")
+    assert world.end_by_hand("a", "b") == PurgeCount(1, 2)
+    assert world.state()["g:ready"] == ["a"]
 
 
 def test_a_window_ends_before_what_the_caller_has_not_looked_at(world: World) -> None:
