@@ -34,7 +34,7 @@ local call = redis.call
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
 -- @include message_group_order
-  return finish_in_order
+  return finish_in_order, finish_orphans
 end
 
 -- Likewise, what keeps bodies only where they are kept.
@@ -95,25 +95,34 @@ if asked > HARMLESS or clock.keep then
   put_late_ones_off()
 end
 
--- Returns those whose body is gone.
+-- Returns those whose body is gone, and whether one of them had none any more.
 local function finish_with()
   if settings[4] == '1' then
     call('HDEL', KEYS[24], unpack(done))
-    return {}
+    return {}, false
   end
   if clock.keep then
     load_keeping()(keys, clock, byte, done)
   end
   return forget(keys, byte, clock.now, done)
 end
+-- Where a call that was cut has ended a message, the last of the other groups may have forgotten its message group.
+local function let_next_go(last, had_ended)
+  local finish_in_order, finish_orphans = load_ordering()
+  finish_in_order(keys, done, last)
+  if had_ended then
+    finish_orphans(keys, last)
+  end
+end
+
 if #done > 0 then
-  local last = finish_with()
+  local last, had_ended = finish_with()
   if #failed_before > 0 then
     call('HDEL', failures, unpack(failed_before))
     call('HDEL', attempts, unpack(failed_before))
   end
   if keys.used then
-    load_ordering()(keys, done, last)
+    let_next_go(last, had_ended)
   end
   call('ZREM', inflight, unpack(done))
   wake_if_below_limit(most, inflight, wake, #done)

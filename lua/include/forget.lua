@@ -56,13 +56,14 @@ local function free_ids(keys, ids)
   end
 end
 
--- Returns those whose body is gone. Their ids are remembered, or free if they are removed by hand.
+-- Returns those whose body is gone, and whether one of them had none any more: a call that was cut has ended it.
+-- Their ids are remembered, or free if they are removed by hand.
 local function forget(keys, byte, now, ids, by_hand)
   local last = ids
   if call('EXISTS', keys.pending, keys.ids_key, keys.big, keys.keyed) > 0 then -- one question for four
     last = clear_bytes(keys.pending, byte, ids)
     if #last == 0 then
-      return last
+      return last, false
     end
     if by_hand then
       free_ids(keys, last)
@@ -74,6 +75,5 @@ local function forget(keys, byte, now, ids, by_hand)
     end
     forget_keys(keys.keyed, keys.message_keys, last)
   end
-  call('HDEL', keys.bodies, unpack(last))
-  return last
+  return last, call('HDEL', keys.bodies, unpack(last)) < #last
 end

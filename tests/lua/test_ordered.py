@@ -338,3 +338,19 @@ def test_what_a_group_finished_is_kept_for_the_others(world: World) -> None:
     assert world.lease(group="h").ids == ["a"]
     assert line(world, "h") == ["x1a", "x2b"]
     assert "a" in world.state()["message_groups"]
+
+
+def test_a_result_that_is_repeated_lets_the_next_one_go_though_the_message_group_is_forgotten(
+    world: World,
+) -> None:
+    world.subscribe("g", ordered=True)
+    world.subscribe("h", ordered=True)
+    world.publish(*sent("ab", "x"))
+    for group in "gh":
+        assert world.lease(group=group).ids == ["a"]
+    world.client.hset(world.keys.pending, "a", "b")  # a call of g was cut behind this
+    assert world.succeed(*first("a"), group="h") == ["OK"]
+    assert "a" not in world.state()["message_groups"]
+    assert world.succeed(*first("a"), group="g") == ["OK"]
+    state = world.state()
+    assert (state["g:ready"], state["g:heads"]) == (["b"], {"x": "b"})
