@@ -302,7 +302,7 @@ async def test_results_go_with_the_lease_of_what_they_let_go(lab: Lab, partition
         messages = [OutgoingMessage(body=n, message_group="x") for n in range(1, 101)]
         await app.publish_many("orders", messages)
         await counted(lab, "g", succeed=101)
-        waits = lab.redis.info("commandstats")["cmdstat_bzpopmin"]["calls"]
+        counted_waits = lab.redis.info("commandstats").get("cmdstat_bzpopmin", {"calls": 0})
 
     assert seen.bodies == list(range(101))
-    assert waits <= 20  # else one for each message
+    assert counted_waits["calls"] <= 20  # else one for each message
