@@ -43,7 +43,7 @@ from rqretry.supervision.worker_process import (
 from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.lease_journal import LeaseJournal
 from rqretry.worker.recycle_process import resident_bytes
-from rqretry.worker.registration import apply_spec
+from rqretry.worker.registration import apply_spec, check_specs
 from rqretry.worker.stop_signals import SIGNALS, Stoppable, StoppedEarly
 
 log = logging.getLogger("rqretry")
@@ -134,6 +134,11 @@ def apply_settings(
     with SyncStore(settings.url, repeat_seconds=2.0) as store:
         catalog = Catalog(settings.namespace, settings.levels, worker_name())
         catalog.topics.declared = declared
+        try:
+            store.perform(check_specs(catalog, consumers, explicit=True))
+        except StoreUnavailable as error:
+            log.warning("%s; the workers keep trying", error)
+            return
         for spec in consumers:
             try:
                 store.perform(apply_spec(catalog, spec, explicit=True))

@@ -1,5 +1,6 @@
 """Group metadata: who sets it, who wins, and what it does to what waits."""
 
+import asyncio
 import logging
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, R
 from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.core.parts import parts_of
+from rqretry.supervision.supervisor import apply_settings
 from rqretry.testing import Lab as VirtualLab
 from tests.contract.integration.harness import Lab, Seen, counted
 
@@ -40,6 +42,7 @@ async def test_the_last_explicit_start_wins_for_all_instances_at_once(lab: Lab) 
     assert info.changed_by
 
 
+@pytest.mark.parametrize("supervised", [False, True], ids=["alone", "supervised"])
 @pytest.mark.parametrize(
     "second",
     [
@@ -52,7 +55,7 @@ async def test_the_last_explicit_start_wins_for_all_instances_at_once(lab: Lab) 
     ],
 )
 async def test_a_worker_that_is_refused_for_one_consumer_has_set_nothing_for_another(
-    lab: Lab, second: dict[str, Any]
+    lab: Lab, second: dict[str, Any], supervised: bool
 ) -> None:
     client = lab.client()
     client.admin.create_topic("grown", partitions=1)
@@ -67,8 +70,12 @@ async def test_a_worker_that_is_refused_for_one_consumer_has_set_nothing_for_ano
     app.consumer("new", group="new")(lambda _: None)
     app.consumer(**second)(lambda _: None)
     before = everything(lab)
+    parts = parts_of(app)
     with pytest.raises((ConfigError, InvalidArgument)):
-        await parts_of(app).worker().run()
+        if supervised:
+            await asyncio.to_thread(apply_settings, parts.settings, parts.consumers, parts.topics)
+        else:
+            await parts.worker().run()
     assert everything(lab) == before
 
 
