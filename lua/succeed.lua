@@ -106,6 +106,7 @@ local function finish_with()
   end
   return forget(keys, byte, clock.now, done)
 end
+
 -- Where a call that was cut has ended a message, the last of the other groups may have forgotten its message group.
 local function let_next_go(last, had_ended)
   local finish_in_order, finish_orphans = load_ordering()

@@ -52,8 +52,7 @@ class Subscriptions(CatalogPart):
         first = yield from self._store.first_version(_VERSIONS)
 
         def joined(old: GroupRecord | None) -> GroupRecord:
-            record, explicit = old or self._new_group(wish, first), wish.explicit or old is None
-            return self._joined(record, wish, now_ms, explicit=explicit)
+            return self._joined(old, wish, now_ms, first)
 
         record = yield from self._store.groups.swap(wish.group, joined)
         assert record is not None
@@ -67,8 +66,7 @@ class Subscriptions(CatalogPart):
         self, record: GroupRecord | None, wish: Wish, topics: Iterable[TopicRecord]
     ) -> GroupRecord:
         """A group's record as `join` would make it of this one; raises what `join` would raise."""
-        explicit = wish.explicit or record is None
-        planned = self._joined(record or self._new_group(wish, 1), wish, 0, explicit=explicit)
+        planned = self._joined(record, wish, now_ms=0, first=1)
         for topic in topics:
             _subscribed(topic, planned)
         return planned
@@ -131,10 +129,12 @@ class Subscriptions(CatalogPart):
             f"group {show(name)} is subscribed again and again: stop its workers first"
         )
 
-    def _joined(
-        self, record: GroupRecord, wish: Wish, now_ms: int, *, explicit: bool
-    ) -> GroupRecord:
-        """The record of a group that a consumer joins; as it is where the group still leaves."""
+    def _joined(self, old: GroupRecord | None, wish: Wish, now_ms: int, first: int) -> GroupRecord:
+        """The record of a group that a consumer joins; as it is where the group still leaves.
+
+        `first`: the version of a group that is new.
+        """
+        record, explicit = old or self._new_group(wish, first), wish.explicit or old is None
         group_rules.check_kind(record, wish.kind, wish.ordered)
         group_rules.check_same_source(record, wish.source, wish.names)
         if any(name in record.leaving for name in wish.names):

@@ -12,9 +12,9 @@ from rqretry.protocol.command import (
     Each,
     Operation,
     call,
-    query,
     texts,
 )
+from rqretry.protocol.inspect import read_body
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
@@ -141,7 +141,7 @@ def with_large(keys: GroupKeys, leased: Leased) -> Operation[Leased]:
     if all(leased.data):
         return leased
     large = [at for at, data in enumerate(leased.data) if not data]
-    reads = [_read(keys.partition.bodies, leased.ids[at]) for at in large]
+    reads = [read_body(keys.partition, leased.ids[at]) for at in large]
     data: list[Any] = list(leased.data)
     for at, answer in zip(large, (yield Each(reads, None)), strict=True):
         data[at] = answer
@@ -152,10 +152,6 @@ def with_large(keys: GroupKeys, leased: Leased) -> Operation[Leased]:
         numbers=[leased.numbers[at] for at in kept],
         errors=[leased.errors[at] for at in kept] if leased.errors else leased.errors,
     )
-
-
-def _read(bodies: str, id_: str) -> Command[bytes | None]:
-    return query(lambda reply: reply, "HGET", bodies, id_)
 
 
 class Polled(NamedTuple):

@@ -21,8 +21,9 @@ T = TypeVar("T")
 
 _STATE_PARTS = 4
 MAX_REDRIVEN, MAX_REPLAYED = 250, 75
-ANY_ROUTE = 2**53
 """Messages in a call: each may have a message group, or 16 message keys of 6 µs each."""
+ANY_ROUTE = 2**53
+"""A version that no topic's route is newer than."""
 
 
 class GroupPage(NamedTuple):

@@ -259,10 +259,7 @@ class Session:
         try:
             replies = yield RoundTrip(node, [spell(node, call.command) for call in calls])
         except (TryAgain, RqretryError) as error:
-            for call in calls:
-                call.fail(error)
-            if isinstance(error, TryAgain):
-                yield from self.distrust(node, error)
+            yield from self._unanswered(share, error)
         else:
             yield from self._together((yield from self._settle(share, replies)))
             self._proved()
@@ -400,12 +397,15 @@ class Session:
             shares, sent = [], shares
             for share, outcome in zip(sent, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    for call in share.calls:
-                        call.fail(outcome)
-                    if isinstance(outcome, TryAgain):
-                        yield from self.distrust(share.node, outcome)
+                    yield from self._unanswered(share, outcome)
                 else:
                     shares += yield from self._settle(share, outcome)
+
+    def _unanswered(self, share: Share[Call], error: Exception) -> Procedure[None]:
+        for call in share.calls:
+            call.fail(error)
+        if isinstance(error, TryAgain):
+            yield from self.distrust(share.node, error)
 
     def _settle(self, share: Share[Call], replies: list[Any]) -> Procedure[list[Share[Call]]]:
         """Pass a server's replies to their calls; returns what to send again with its scripts."""

@@ -227,8 +227,7 @@ class Fetcher:
 
     async def _completed(self, place: LeasedPlace, leased: Leased) -> Leased:
         """The same, with large bodies, which no lease brings, and what observers are told."""
-        if not all(leased.data):
-            leased = await self._store.perform(with_large(place.keys, leased))
+        leased = await self._store.perform(with_large(place.keys, leased))
         if leased.errors and observer.installed is not None:
             leased = await self._explained(place, leased)
         return leased

@@ -1,5 +1,6 @@
 """Subscriptions that instances of a group disagree about."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.meta.mutation.case import LuaLine, Symbol
@@ -24,11 +25,13 @@ def of_any_byte(original: Any) -> Any:
     return lambda self, group, _byte: original(self, group, self.byte_of(group))
 
 
-def only(explicit: bool) -> Any:
-    """Whether what a consumer declares is for what is there, and for what is new, is all one."""
+def asked(**changes: Any) -> Any:
+    """A consumer that joins asks for something else."""
 
     def make(original: Any) -> Any:
-        return lambda *given, **_: original(*given, explicit=explicit)
+        return lambda self, old, wish, *rest, **named: original(
+            self, old, replace(wish, **changes), *rest, **named
+        )
 
     return make
 
@@ -54,12 +57,12 @@ CASES = (
            LuaLine(script, f"ARGV[{at}] = ''"), f"{NEXT_ONE}[redis-7-{script}]")
       for script, at in ENDS.items()),
     case("R144", "a group that is made anew has the settings of any group",
-         Symbol("Subscriptions._joined", only(explicit=False)),
+         Symbol("Subscriptions._joined", asked(settings={})),
          f"{TOPICS_AND_GROUPS}"
          "test_a_worker_whose_server_lost_everything_joins_again_as_it_was_declared"
          "[redis-7-supervised]"),
     case("R144", "a worker that joins again undoes what operators have set",
-         Symbol("Subscriptions._joined", only(explicit=True)),
+         Symbol("Subscriptions._joined", asked(explicit=True)),
          f"{TOPICS_AND_GROUPS}"
          "test_a_worker_that_joins_again_leaves_a_group_that_is_there_as_operators_have_set_it"
          "[redis-7]"),
