@@ -1,5 +1,7 @@
 """Lease numbers never come back: not for a new life of an id, nor on a server that lost writes."""
 
+from functools import cache
+
 import pytest
 
 from rqretry.core.receipt import Receipt
@@ -16,15 +18,20 @@ local function incarnation()
   return redis.call('GET', '{LIFE_KEY}') or 'first'
 end
 """
-LIBRARY = ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK, "incarnation": LIVES})
 MANY = 5_001
 """More than a place gives numbers of their own at once."""
+
+
+@cache
+def mortal() -> ScriptLibrary:
+    """The scripts on a server whose life a test can end."""
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK, "incarnation": LIVES})
 
 
 @pytest.fixture
 def alive(server_of: ServerOf) -> World:
     """A partition whose server can be replaced."""
-    world = world_on(server_of, "redis-6.2", LIBRARY)
+    world = world_on(server_of, "redis-6.2", mortal())
     world.subscribe()
     return world
 

@@ -6,7 +6,7 @@ from rqretry.core.route import Route
 from rqretry.protocol import catalog
 from tests.conftest import ServerOf
 from tests.lua.conftest import world_on
-from tests.lua.test_lease_numbers import LIBRARY, restored, snapshot
+from tests.lua.test_lease_numbers import mortal, restored, snapshot
 from tests.support.builders import group_fields
 from tests.support.world import World
 
@@ -22,7 +22,7 @@ def stored_route(world: World) -> Route:
 
 
 def test_a_route_that_was_read_before_the_data_went_back_is_refused(server_of: ServerOf) -> None:
-    world = world_on(server_of, "redis-6.2", LIBRARY)
+    world = world_on(server_of, "redis-6.2", mortal())
     world.subscribe()
     data = snapshot(world)
     world.subscribe("h")
@@ -39,7 +39,7 @@ def test_a_route_that_was_read_before_the_data_went_back_is_refused(server_of: S
 def test_a_client_that_read_a_route_before_the_data_went_back_reads_it_again(
     server_of: ServerOf,
 ) -> None:
-    world = world_on(server_of, "redis-6.2", LIBRARY)
+    world = world_on(server_of, "redis-6.2", mortal())
     early, late = Catalog("test"), Catalog("test")
     world.perform(early.topics.create("t", 1))
     data = snapshot(world)
@@ -60,7 +60,7 @@ def test_a_client_that_read_a_route_before_the_data_went_back_reads_it_again(
 def test_versions_that_were_lost_are_not_given_to_other_routes_and_settings(
     server_of: ServerOf,
 ) -> None:
-    world = world_on(server_of, "redis-6.2", LIBRARY)
+    world = world_on(server_of, "redis-6.2", mortal())
     client = Catalog("test")
     world.perform(client.topics.create("t", 1))
     joined(world, client, "g")

@@ -95,6 +95,9 @@ def warm_up() -> None:
     """Import every test, and run none: what takes long is done once, before any fork."""
     with Path(os.devnull).open("w", encoding="utf-8") as nothing, redirect_stdout(nothing):
         pytest.main([*OPTIONS, "--collect-only", *SUITES])
+    for name, module in list(sys.modules.items()):
+        if any(isinstance(value, scripts.ScriptLibrary) for value in vars(module).values()):
+            sys.exit(f"{name} reads the scripts when it is imported, where no mutant is yet")
 
 
 def require_a_pass(mutant: Mutant, tests: Sequence[str]) -> None:
