@@ -126,6 +126,16 @@ def test_a_receipt_of_an_id_s_first_life_is_stale_in_the_second(alive: World) ->
     assert alive.succeed(new) == ["OK"]
 
 
+def test_the_life_of_the_server_is_looked_at_once_in_ten_milliseconds(alive: World) -> None:
+    alive.publish(*"abc")
+    looked_at = []
+    for _ in "abc":
+        lease_one(alive)
+        looked_at.append(int(alive.client.hget(alive.group().config, "verified")) - START_MS)
+        alive.advance(5)
+    assert looked_at == [0, 0, 10]
+
+
 @pytest.mark.parametrize("settle", ["succeed", "fail"])
 def test_leases_of_one_call_are_settled_by_the_number_they_share(alive: World, settle: str) -> None:
     alive.publish("a", "b")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import first
+from tests.support.builders import first, prepared
 from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
@@ -19,13 +19,41 @@ def test_a_follower_that_this_group_has_finished_with_is_passed_over(world: Worl
     assert line(world) == ["x3c"]
 
 
-def test_a_follower_that_is_in_flight_already_is_not_sent_out_again(world: World) -> None:
+def die(world: World, id_: str) -> None:
+    """The message is dead, and stands in the order of its message group: so a cut leaves it."""
+    world.client.hset(world.group().deaths, id_, "1 failure")
+    world.client.zadd(world.group().dead, {id_: START_MS})
+    world.client.zadd(world.group().fingerprints, {f"\0{START_MS:016}\0{id_}": 0})
+
+
+@pytest.mark.parametrize("others", [0, 9], ids=["little in flight", "much in flight"])
+def test_a_follower_that_is_in_flight_already_is_not_sent_out_again(
+    world: World, others: int
+) -> None:
     world.subscribe(ordered=True)
-    world.publish(*sent("abc"))
-    assert leased(world) == ["a"]
+    world.publish(*sent("abc"), *(prepared(f"y{n}", group=f"y{n}") for n in range(others)))
+    assert leased(world)[0] == "a"
     world.damage().zadd(world.group().inflight, {"b": START_MS + VISIBILITY_MS})
     world.succeed(*first("a"))
     assert world.state()["g:ready"] == ["c"]
+
+
+def test_a_follower_that_is_dead_is_passed_over(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("abc"))
+    assert leased(world) == ["a"]
+    die(world, "b")
+    world.succeed(*first("a"))
+    assert world.state()["g:ready"] == ["c"]
+    assert line(world) == ["x3c"]
+
+
+def test_a_redriven_message_leaves_the_place_that_a_cut_left_to_it(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("abc"))
+    die(world, "b")
+    assert world.redrive("b") == ["OK"]
+    assert line(world) == ["x1a", "x3c", "x4b"]
 
 
 def test_a_line_passes_over_what_a_cut_left_in_it(world: World) -> None:
@@ -109,9 +137,7 @@ def test_a_lease_that_meets_a_head_without_a_body_lets_the_next_one_go(world: Wo
 def test_a_lease_that_meets_a_head_that_is_dead_lets_the_next_one_go(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("ab"), *sent("c", "y"))
-    world.client.hset(world.group().deaths, "a", "1 failure")
-    world.client.zadd(world.group().dead, {"a": START_MS})  # as a cut leaves it
-    world.client.zadd(world.group().fingerprints, {f"\0{START_MS:016}\0a": 0})
+    die(world, "a")
     answer = world.lease(1)
     assert (answer.ids, answer.left) == ([], 2)
     assert leased(world) == ["c", "b"]
