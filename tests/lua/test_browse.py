@@ -131,6 +131,14 @@ def test_the_commonest_reasons_are_counted_over_levels_and_retries(world: World)
     assert found.kinds[0][2] == f"1 {START_MS} {RECORD.format(1, 'Error1')}"
 
 
+def test_reasons_that_are_as_common_come_in_the_order_of_ids(world: World) -> None:
+    world.subscribe()
+    world.leased(*"dcba")
+    for level, id_ in enumerate("dcba", 1):
+        world.fail(failure(id_, record=RECORD.format(level, "Error"), level=level))
+    assert [id_ for _, id_, _ in reasons(world).kinds] == ["a", "b", "c"]
+
+
 def test_of_very_many_each_level_has_its_share(world: World) -> None:
     """Those of one kind in front do not hide the few that failed more often."""
     world.subscribe()

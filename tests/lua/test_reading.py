@@ -75,6 +75,18 @@ def test_stats_knows_how_old_the_first_of_each_state_is(world: World) -> None:
     assert "ready" not in dict(stats(world).born_ms)
 
 
+def test_stats_knows_how_old_a_retry_is_and_how_late_a_scheduled_message(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared(make_id(START_MS)))
+    world.lease()
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    assert dict(stats(world).born_ms) == {"retry": START_MS}
+    world.publish(prepared("a", delay_ms=SECOND))
+    world.advance(3 * SECOND)
+    assert stats(world).late_ms == 2 * SECOND
+
+
 def test_stats_reports_what_is_due_but_not_moved_yet(world: World) -> None:
     busy(world).advance(VISIBILITY_MS)
     found = stats(world)

@@ -145,6 +145,28 @@ def test_a_later_group_begins_with_what_is_kept(world: World) -> None:
     assert world.state()["pending"] == {"a": "ba", "b": "ba"}
 
 
+def test_a_second_replay_in_the_same_millisecond_has_numbers_of_its_own(world: World) -> None:
+    world.subscribe()
+    keeping(world)
+    consumed(world, "a")
+    for number in (START_MS + 1, START_MS + 2):
+        assert world.replay() == (1, 1)
+        assert world.lease().numbers == [(number, 1)]
+        assert world.succeed(Receipt("a", number)) == ["OK"]
+
+
+def test_a_later_ordered_group_gets_a_message_group_as_it_was_published(world: World) -> None:
+    world.subscribe()
+    keeping(world)
+    world.publish(*sent("abc"))
+    receipts = world.leased(*"abc", publish=False)
+    for receipt in reversed(receipts):
+        assert world.succeed(receipt) == ["OK"]
+    world.subscribe("late", ordered=True)
+    assert world.replay("late", all_groups=True) == (3, 3)
+    assert world.lease(9, group="late").ids == ["a"]
+
+
 def test_order_in_a_message_group_is_kept_also_before_what_is_unfinished(world: World) -> None:
     world.subscribe(ordered=True)
     keeping(world)
