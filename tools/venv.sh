@@ -1,11 +1,14 @@
 #!/bin/sh
-# Make the virtual environment .venv with whatever this machine has: venv, uv or virtualenv.
+# Make a virtual environment with whatever this machine has: venv, uv or virtualenv.
 # PYTHON names the interpreter; by default the first Python >= 3.11 on PATH is taken.
+#
+#     tools/venv.sh [FOLDER, by default .venv]
 set -eu
 
+home=${1:-.venv}
 recent='import sys; sys.exit(sys.version_info < (3, 11))'
 
-if .venv/bin/python -c "$recent" 2>/dev/null && .venv/bin/python -m pip --version >/dev/null 2>&1; then
+if "$home/bin/python" -c "$recent" 2>/dev/null && "$home/bin/python" -m pip --version >/dev/null 2>&1; then
   exit 0
 fi
 
@@ -26,18 +29,18 @@ if [ -z "$python" ]; then
   exit 1
 fi
 
-echo "setup: making .venv with $("$python" --version)"
-rm -rf .venv
-if "$python" -m venv .venv >/dev/null 2>&1; then
+echo "setup: making $home with $("$python" --version)"
+rm -rf "$home"
+if "$python" -m venv "$home" >/dev/null 2>&1; then
   exit 0
 fi
-rm -rf .venv # a venv without pip stays behind where ensurepip is missing
-if command -v uv >/dev/null && uv venv --quiet --seed --python "$python" .venv; then
+rm -rf "$home" # a venv without pip stays behind where ensurepip is missing
+if command -v uv >/dev/null && uv venv --quiet --seed --python "$python" "$home"; then
   exit 0
 fi
-if "$python" -m virtualenv --version >/dev/null 2>&1 && "$python" -m virtualenv --quiet .venv; then
+if "$python" -m virtualenv --version >/dev/null 2>&1 && "$python" -m virtualenv --quiet "$home"; then
   exit 0
 fi
-rm -rf .venv
+rm -rf "$home"
 echo "setup: $python cannot make virtual environments: install the package python3-venv (Debian, Ubuntu), uv or virtualenv" >&2
 exit 1

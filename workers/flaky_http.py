@@ -8,6 +8,7 @@ the third delivery prints its success. Ctrl-C ends the server; calls published a
 retried, and end in the dead-letter queue (`rqretry dlq list flaky-http`).
 """
 
+import sys
 from collections import Counter
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,10 @@ from urllib.request import urlopen
 from rqretry import App, ConsumeResult, Message, RetryPolicy
 
 FAILURES = 2
+
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
+
 app = App()
 
 

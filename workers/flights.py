@@ -9,6 +9,7 @@ five times and ends in the dead-letter queue; see `rqretry dlq list flights-clai
 """
 
 import sqlite3
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,10 @@ from pathlib import Path
 from rqretry import App, ConsumeResult, Message, RetryPolicy
 
 BOOK = Path(tempfile.gettempdir()) / "rqretry-flights.sqlite"
+
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
+
 app = App()
 
 

@@ -9,10 +9,15 @@ another one: when the last lease has ended, within a second, it prints "delivery
 """
 
 import asyncio
+import sys
 
 from rqretry import App, Message
 
 STEPS, STEP_S = 6, 0.5
+
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
+
 app = App()
 
 

@@ -8,9 +8,13 @@ error. The order without a total is dead-lettered at once, by the handler. The g
 one is billed meanwhile. `rqretry dlq list billing --by message` shows both, with their reasons.
 """
 
+import sys
 from typing import Any
 
 from rqretry import App, DeadLetter, Message, RetryPolicy
+
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
 
 app = App()
 

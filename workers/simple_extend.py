@@ -8,6 +8,7 @@ and acknowledges it in the end. Leave out the extension and the ack raises Inval
 the message is visible again, and the next `receive` gets it as attempt 2.
 """
 
+import sys
 import time
 
 from rqretry import Client, Message
@@ -34,6 +35,7 @@ def main(client: Client) -> None:
     work(client)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
     with Client() as to_default_server:
         main(to_default_server)

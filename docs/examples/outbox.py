@@ -13,6 +13,9 @@ from uuid import uuid4
 
 from rqretry import App, Client, Message, OutgoingMessage, RqretryError
 
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)
+
 app = App()
 shipped: set[str] = set()
 

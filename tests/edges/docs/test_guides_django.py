@@ -180,14 +180,22 @@ async def asynchronous(message: Message[int]) -> None:
 def apart(message: Message[int]) -> None: ...
 
 
+def refusal() -> str:
+    """What the command says as it ends."""
+    errors = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        Command(stderr=errors, no_color=True).run_from_argv(["manage.py", "rqretry_worker"])
+    assert ended.value.code == 1
+    return errors.getvalue()
+
+
 def test_a_handler_leaves_no_connection_behind(bound: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = types.ModuleType("shop_with_handlers")
     monkeypatch.setitem(vars(shop), "app", served)
     monkeypatch.setitem(sys.modules, shop.__name__, shop)
-    errors = StringIO()
-    with pytest.raises(SystemExit):
-        Command(stderr=errors, no_color=True).run_from_argv(["manage.py", "rqretry_worker"])
-    assert errors.getvalue().startswith("CommandError: the setting RQRETRY_APP is missing: name")
+    assert refusal().startswith("CommandError: the setting RQRETRY_APP is missing: name")
+    settings.RQRETRY_APP = "absent:app"
+    assert refusal().startswith("ConfigError: there is no module 'absent'")
     settings.RQRETRY_APP = "shop_with_handlers:app"
     from rqretry.contrib.django import worker  # noqa: PLC0415 - it loads the app
 

@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
 
 from rqretry.cli.main import cli
+from rqretry.core.errors import RqretryError
 
 
 class Command(BaseCommand):
@@ -21,9 +22,9 @@ class Command(BaseCommand):
         handle_default_options(django_options)
         try:
             self.execute(*others, **vars(django_options))
-        except CommandError as error:
+        except (CommandError, RqretryError) as error:
             self.stderr.write(f"{error.__class__.__name__}: {error}")
-            sys.exit(error.returncode)
+            sys.exit(getattr(error, "returncode", 1))
 
     def handle(self, *args: str, **_: Any) -> None:
         """Run until a signal stops it; does not return."""
