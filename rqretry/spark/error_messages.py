@@ -50,7 +50,7 @@ def plain_on_driver() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        found = sentence_in(str(error))
+        found = sentence_in(with_stack(error))
         if found is None:
             raise
         raise found from None
@@ -66,20 +66,26 @@ def plain_failures() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = str(error)
-        raise sentence_in(text) or ConfigError(f"Spark failed: {cause_of(text)}") from None
+        known = sentence_in(with_stack(error))
+        raise known or ConfigError(f"Spark failed: {cause_of(str(error))}") from None
 
 
 def first_line(hook: Hook) -> Hook:
     """Shows what a program did not catch, after one sentence of ours where it carries one."""
 
     def show_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        found = sentence_in(str(error)) if isinstance(error, PySparkException) else None
+        of_spark = isinstance(error, PySparkException | Py4JError)
+        found = sentence_in(with_stack(error)) if of_spark else None
         if found is not None:
             sys.stderr.write(f"Error: {found}\n")
         hook(kind, error, trace)
 
     return show_error
+
+
+def with_stack(error: BaseException) -> str:
+    """What an error of Spark says, and the stack of Java, which it keeps to itself."""
+    return f"{error}\n{getattr(error, '_stackTrace', '')}"
 
 
 def cause_of(text: str) -> str:

@@ -6,8 +6,10 @@ The rest of this folder that needs Spark is run by `make campaign`.
 import csv
 import json
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
@@ -45,6 +48,7 @@ from tests.edges.spark.pipeline import Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
+FILE_SIZE = resource.RLIMIT_FSIZE
 UNREACHABLE = "redis://:s3cret@127.0.0.1:1"
 
 
@@ -285,6 +289,35 @@ def test_the_first_line_of_a_program_is_one_sentence_of_ours(
             run_()
         first_line(lambda *_: None)(caught.type, caught.value, None)
         assert capsys.readouterr().err.startswith(f"Error: {said}")
+
+
+@contextmanager
+def little_room(pipeline: Pipeline, size: int) -> Iterator[None]:
+    """No file that Spark writes may become larger: to it, the disk is full."""
+    jvm: Any = pipeline.spark._jvm
+    java, (_, most) = jvm.java.lang.ProcessHandle.current().pid(), resource.getrlimit(FILE_SIZE)
+    resource.prlimit(java, FILE_SIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.prlimit(java, FILE_SIZE, (most, most))
+
+
+@pytest.mark.parametrize("room", [0, 3000], ids=["checkpoint", "output"])
+def test_a_full_disk_is_one_sentence_of_ours_first_in_a_program_too(
+    pipeline: Pipeline, tmp_path: Path, room: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As text, since a codec that could not be unpacked would fail in all later tests."""
+    for name in ("in", "checkpoint", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "in" / "lines").write_text("x" * 3000 + "\n")
+    rows = pipeline.spark.readStream.text(f"{tmp_path}/in").writeStream.format("text")
+    writer = rows.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True)
+    with little_room(pipeline, room), pytest.raises((PySparkException, Py4JError)) as caught:
+        run_query(lambda: writer.start(f"{tmp_path}/out"))
+    first_line(lambda *_: None)(caught.type, caught.value, None)
+    shown = "Error: Spark cannot write: File too large: make room where"
+    assert capsys.readouterr().err.startswith(shown)
 
 
 @pytest.mark.parametrize(

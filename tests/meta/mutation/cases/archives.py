@@ -27,6 +27,11 @@ def silent(_original: Any) -> Any:
     return lambda hook: hook
 
 
+def said_alone(_original: Any) -> Any:
+    """What an error of Spark says, without the causes."""
+    return str
+
+
 CASES = (
     case(
         "R127",
@@ -45,6 +50,12 @@ CASES = (
         "a program ends with a stack of Java and no sentence of ours",
         Symbol("first_line", silent),
         f"{PROMISES}test_the_first_line_of_a_program_is_one_sentence_of_ours",
+    ),
+    case(
+        "R128",
+        "a full disk is looked for in what Spark says, and not in the causes",
+        Symbol("with_stack", said_alone),
+        f"{PROMISES}test_a_full_disk_is_one_sentence_of_ours_first_in_a_program_too",
     ),
     case(
         "R129",
