@@ -83,7 +83,7 @@ def kill_tasks() -> int:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+            if b"worker_daemon" in (path / "cmdline").read_bytes():
                 daemons.add(int(path.name))
         except OSError:
             continue
