@@ -44,7 +44,8 @@ def main(address: str) -> None:
     consumer.shutdown()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # what ends this program is one line, and status 1
+    sys.excepthook = lambda _, error, __: print(error.__context__ or error, file=sys.stderr)
     if len(sys.argv) != 2 or ":" not in sys.argv[1]:
         sys.exit("python rocketmq_client.py ADDRESS   of a gateway, such as 127.0.0.1:8081")
     main(sys.argv[1])
