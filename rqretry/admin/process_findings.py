@@ -38,7 +38,8 @@ def _versions(context: AdminContext) -> Operation[Finding]:
     live = yield from workers(context)
     differ = other_version(live)
     if differ is None:
-        return Finding("versions", "ok", f"{len(live)} live workers, of one version")
+        text = "1 live worker" if len(live) == 1 else f"{len(live)} live workers, of one version"
+        return Finding("versions", "ok", text)
     return Finding("versions", "warning", differ.text, "finish the upgrade, or take it back")
 
 

@@ -59,8 +59,8 @@ def json_line(value: object, stream: TextIO | None = None) -> str:
 
 
 def clean(value: object, limit: int | None = None) -> str:
-    """Text for a terminal: control characters escaped, cut at `limit`."""
-    text = str(value)
+    """Text for a terminal: control characters escaped, cut at `limit`; a tuple with blanks."""
+    text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     if limit is not None and len(text) > limit:
         text = text[: limit - 3] + "..."
     return escape(text)
@@ -116,8 +116,6 @@ def rows_of(records: Iterable[object], names: str) -> Iterator[list[object]]:
 def _cell(name: str, value: Any) -> object:
     if name.endswith("_ms"):
         value = date(value)
-    if isinstance(value, tuple):
-        return " ".join(value)
     return "" if value is None else value
 
 

@@ -8,11 +8,16 @@ from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import Whole, json_command, server_options
-from rqretry.cli.output import fields_of, print_json, rows_of
+from rqretry.cli.output import fields_of, print_fields, print_json, rows_of
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
+from rqretry.core.durations import spell
 from rqretry.core.route import UNORDERED
+
+_SHOWN_IF_SET = (
+    "max_history_bytes", "max_history_age_s", "keep_s", "keep_bytes", "unordered", "compress_from",
+)  # fmt: skip
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")
@@ -128,23 +133,23 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -
         )
     with connected(context) as client:
         changed = client.admin.set_topic(name, **named)
+    shown = [name for name in _SHOWN_IF_SET if name.removesuffix("_s") in named]
+    settings = fields_of(changed, " ".join(shown))
     if as_json:
-        only_if_set = (
-            "max_history_bytes",
-            "max_history_age_s",
-            "keep_s",
-            "keep_bytes",
-            "unordered",
-            "compress_from",
-        )
-        shown = [name for name in only_if_set if name.removesuffix("_s") in named]
-        print_json(_fields(changed) | fields_of(changed, " ".join(shown)))
+        print_json(_fields(changed) | settings)
         return
     most = changed.max_messages
     stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"
     click.echo(
         f"topic {changed.name} has {counted(changed.partitions, 'partition')} and stores {stores}"
     )
+    print_fields((name.removesuffix("_s"), _setting(name, settings[name])) for name in shown)
+
+
+def _setting(name: str, value: Any) -> object:
+    if value is None:
+        return "none"
+    return spell(value) if name.endswith("_s") else value
 
 
 @topic.command(epilog="Example: rqretry topic delete claims --dry-run")

@@ -57,6 +57,9 @@ def test_topic_set_limits_what_a_topic_stores(shell: Shell, client: Client) -> N
     assert last(shell)["verb"] == "set_topic"
     changed = shell.json("topic", "set", "claims", "--max-history-age", "72h")
     assert changed["max_history_age_s"] == 72 * 3600
+    shown = shell.ok("topic", "set", "claims", "--keep", "24h", "--keep-bytes", "2000000000")
+    assert shown.splitlines()[1:] == ["keep        1 d", "keep_bytes  2000000000"]
+    assert shell.ok("topic", "set", "claims", "--keep", "none").endswith("\nkeep  none\n")
     shell.ok("publish", "claims", "-", stdin="1\n2\n")
     assert "claims" in shell.fails("publish", "claims", "--body", "3", status=1)
     with pytest.raises(QueueFull):

@@ -1,6 +1,7 @@
 """Processes that leave something undone: nobody moves what is due, or one was left behind."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -32,6 +33,8 @@ def test_what_no_process_moves_and_who_was_left_behind_is_named(
     client.admin.create_topic("t")
     client.admin.create_group("g", "t")
     live(client, "a:1:x", "0.1.0", of={"g": [3, 4]}, rates=[["t", "g", 0.5]])
+    assert re.search(r"versions +1 live worker *$", shell.ok("doctor"), re.MULTILINE)
+    assert re.search(r"a:1:x +1 +0\.1\.0 +g +t ", shell.ok("workers"))
     live(client, "b:1:x", "0.1.0", of={"g": [1, 4]}, rates=[["t", "g", 1.0]])
     assert "warning upkeep" not in shell.ok("doctor")
     assert "2 live workers, of one version" in shell.ok("doctor")
