@@ -39,7 +39,7 @@ class _Took:
 def gateway(messages: int | None) -> Figures:
     """All parts, one after another."""
     count = messages or 5_000
-    with Server() as server, _serving(server.url) as (address, pid):
+    with Server() as server, serving(server.url) as (address, pid):
         sent, received, direct, waits = asyncio.run(_parts(server, address, pid, count))
     return Figures(
         rate=sent.rate,
@@ -62,7 +62,8 @@ def gateway(messages: int | None) -> Figures:
 
 
 @contextmanager
-def _serving(url: str) -> Iterator[tuple[str, int]]:
+def serving(url: str) -> Iterator[tuple[str, int]]:
+    """A gateway process: where it listens, and its id."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = (sys.executable, "-m", "rqretry", "gateway", "--auto-create", "--listen", address)
@@ -81,7 +82,7 @@ def _accepts(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-class _Calls:
+class Calls:
     """Calls of the protocol."""
 
     def __init__(self, address: str) -> None:
@@ -103,10 +104,12 @@ class _Calls:
             )
         }
 
-    def call(self, name: str, request: Any) -> Any:
-        return self._methods[name](request, metadata=(("x-mq-client-id", "bench"),), timeout=30)
+    def call(self, name: str, request: Any, client: str = "bench") -> Any:
+        """The stub's own call, by the name of a client."""
+        return self._methods[name](request, metadata=(("x-mq-client-id", client),), timeout=60)
 
     async def send(self, id_: str) -> None:
+        """One message."""
         request = self.v2.SendMessageRequest()
         message = request.messages.add(body=_BODY)
         message.topic.name = TOPIC
@@ -115,6 +118,7 @@ class _Calls:
         assert answer.status.code == self.v2.Code.OK, answer
 
     async def receive(self) -> list[Any]:
+        """What there is within 10 s."""
         request = self.v2.ReceiveMessageRequest(batch_size=16)
         request.group.name, request.message_queue.topic.name = "bench", TOPIC
         request.invisible_duration.seconds = request.long_polling_timeout.seconds = 10
@@ -122,6 +126,7 @@ class _Calls:
         return [part.message async for part in parts if part.HasField("message")]
 
     async def ack(self, message: Any) -> str:
+        """The id of the message that is committed."""
         request, system = self.v2.AckMessageRequest(), message.system_properties
         request.group.name, request.topic.name = "bench", TOPIC
         request.entries.add(receipt_handle=system.receipt_handle)
@@ -133,7 +138,7 @@ class _Calls:
 async def _parts(
     server: Server, address: str, pid: int, count: int
 ) -> tuple[_Took, _Took, _Took, list[float]]:
-    calls = _Calls(address)
+    calls = Calls(address)
     ids = [f"01{number:032X}" for number in range(count)]
     await calls.send("01" + 32 * "F")
     got: list[str] = []
@@ -185,7 +190,7 @@ async def _measured(
     return _Took(count / took, cpu * by, redis * by, own * by)
 
 
-async def _woken(calls: _Calls, number: int) -> float:
+async def _woken(calls: Calls, number: int) -> float:
     """Milliseconds from the send of a message to the end of the poll that waited for it."""
     poll = asyncio.ensure_future(calls.receive())
     await asyncio.sleep(_MARGIN_S)

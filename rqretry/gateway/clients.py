@@ -11,6 +11,7 @@ from typing import Any
 
 from rqretry.core.errors import RqretryError
 from rqretry.gateway.codes import Code, Refused
+from rqretry.protocol.command import batches
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import register
 from rqretry.transport.store import Store
@@ -101,9 +102,10 @@ class Clients:
                     del self._known[client.id]
             now = time.monotonic()
             due = [c for c in self if c.groups and now >= c.registered_at + ROSTER_EVERY_S]
-            await self._register(due, _ROSTER_TTL_MS)
-            for client in due:
-                client.registered_at = now
+            for some in batches(due):
+                await self._register(some, _ROSTER_TTL_MS)
+                for client in some:
+                    client.registered_at = now
             self._news.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROSTER_EVERY_S / 2):

@@ -5,6 +5,7 @@ The gRPC server listens on a unix socket behind it. A plain HTTP request is a pr
 """
 
 import asyncio
+import resource
 import socket
 import ssl
 from collections.abc import Callable
@@ -19,6 +20,10 @@ FIRST_BYTE_S = 10.0
 """How long a new connection may say nothing."""
 _TLS_HANDSHAKE = b"\x16"
 _HTTP_GET = b"G"
+_FILES = 4
+"""For each connection: its own, both sides of the relay, and one for Redis and all else."""
+_MOST_FILES = 10_240
+"""Where there is no limit."""
 _MOST_HEAD = 8192
 _REQUEST_S = 5.0
 
@@ -62,6 +67,7 @@ class _Half(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self._counted.connections += self._inward
         if self.other is not None:
             self._join(self.other)
 
@@ -92,6 +98,7 @@ class _Half(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self._counted.connections -= self._inward
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
 
@@ -115,6 +122,7 @@ class Front:
         self._tls = tls
         self._probes = probes
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._most = most_connections()
 
     async def serve(self) -> None:
         """Accept, for ever."""
@@ -124,6 +132,9 @@ class Front:
                 accepted, _ = await loop.sock_accept(self._listening)
             except OSError:  # too many open files, or the client is gone already
                 await asyncio.sleep(0.05)
+                continue
+            if len(self._tasks) + self._probes.counted.connections >= self._most:
+                accepted.close()  # at once: behind the relay it would hang
                 continue
             accepted.setblocking(False)  # noqa: FBT003 - as above
             task = loop.create_task(self._admit(accepted))
@@ -172,6 +183,14 @@ class Front:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+
+def most_connections() -> int:
+    """How many there can be, once this process may open as many files as it is allowed to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(soft, _MOST_FILES) if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most // _FILES
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:

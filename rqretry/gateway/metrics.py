@@ -15,10 +15,12 @@ class Counted:
 
     Attributes:
         calls: By method and code; of a stream the first code counts.
+        connections: That are open.
         received, sent: Bytes of clients and to them, without those of TLS.
     """
 
     calls: Counter[tuple[str, int]] = field(default_factory=Counter)
+    connections: int = 0
     received: int = 0
     sent: int = 0
 
@@ -43,6 +45,12 @@ def _families(
     for name, kind, text, value in (
         ("rqretry_gateway_open_polls", "gauge", "Receives that wait for a message.", polls),
         ("rqretry_gateway_clients", "gauge", "Clients that are connected.", clients),
+        (
+            "rqretry_gateway_connections",
+            "gauge",
+            "Connections of clients.",
+            counted.connections,
+        ),
         ("rqretry_gateway_leases", "gauge", "Leases that are renewed for push consumers.", leases),
         (
             "rqretry_gateway_received_bytes_total",

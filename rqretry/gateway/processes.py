@@ -9,6 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("rqretry")
 
 _AGAIN_S = 1.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_processes(count: int, serve: Callable[[], None]) -> None:
@@ -21,7 +22,7 @@ def run_processes(count: int, serve: Callable[[], None]) -> None:
             os.kill(pid, signal.SIGTERM)
 
     children = {_start(serve) for _ in range(count)}
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, stop)
     while children:
         pid, status = os.wait()
@@ -35,11 +36,16 @@ def run_processes(count: int, serve: Callable[[], None]) -> None:
 
 
 def _start(serve: Callable[[], None]) -> int:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return pid
     status = 1
     try:
+        for number in _SIGNALS:  # until it serves, a signal ends it; `stop` is its parent's
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         serve()
         status = 0
     except BaseException:

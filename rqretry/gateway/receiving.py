@@ -10,7 +10,7 @@ from rqretry.core.errors import GroupNotFound, TopicNotFound
 from rqretry.core.limits import MAX_RECEIVE
 from rqretry.core.message import Message
 from rqretry.gateway.codes import OK, Code, Refused, status
-from rqretry.gateway.groups import MOST_POLLS, Groups, Poll, in_background
+from rqretry.gateway.groups import MOST_POLLS, GroupReader, Groups, Poll
 from rqretry.gateway.leases import VISIBILITY_S, Leases
 from rqretry.gateway.messages import incoming
 from rqretry.gateway.operations import PushOperations, give_back, on_behalf
@@ -32,6 +32,8 @@ class Receiving:
         self._store = store
         self._groups = groups
         self._leases = leases
+        self._open = 0
+        """Receives that wait."""
 
     async def receive_message(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
         """A status, then the messages, then when they were sent."""
@@ -41,33 +43,41 @@ class Receiving:
             caller.client.kind = PUSH
         poll = self._poll(request, caller)
         tags = tags_of(request.filter_expression) if request.HasField("filter_expression") else None
-        groups = self._groups
-        if groups.polls >= MOST_POLLS:
+        if self._open >= MOST_POLLS:
             raise Refused(
                 Code.TOO_MANY_REQUESTS, f"{MOST_POLLS} receives are waiting: try again later"
             )
-        reader = await groups.reader(caller.client, group, topic, tags)
+        self._open += 1
         try:
-            messages = await reader.receive(poll)
-        except (GroupNotFound, TopicNotFound):
-            groups.drop(reader)
-            raise
+            async with self._groups.slots:
+                reader = await self._groups.reader(caller.client, group, topic, tags)
+            messages = await self._wait(reader, poll)
+        finally:
+            self._open -= 1
         if not messages:
             yield v2.ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND))
             return
         operations = on_behalf(reader.operations, caller.client.worker)
-        if request.auto_renew and isinstance(operations, PushOperations):
-            record = await groups.record(group)
-            self._leases.hold(caller.client, operations, record, messages)
         sent = False
         try:
+            if request.auto_renew and isinstance(operations, PushOperations):
+                record = await self._groups.record(group)
+                self._leases.hold(caller.client, operations, record, messages)
             async for part in _parts(messages, poll.duration_ms / 1000):
                 yield part
             sent = True
         finally:
             if not sent:  # the stream broke
                 self._leases.drop(message.receipt_handle for message in messages)
-                in_background(give_back(self._store, operations, messages, caller.client.worker))
+                back = give_back(self._store, operations, messages, caller.client.worker)
+                self._groups.slots.later(back)
+
+    async def _wait(self, reader: GroupReader, poll: Poll) -> list[Message[Any]]:
+        try:
+            return await reader.receive(poll)
+        except (GroupNotFound, TopicNotFound):
+            self._groups.drop(reader)
+            raise
 
     def _poll(self, request: Any, caller: Caller) -> Poll:
         most = min(request.batch_size, MAX_RECEIVE)

@@ -16,7 +16,7 @@ from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.clients import Clients
 from rqretry.gateway.codes import Code, status, status_of
 from rqretry.gateway.gateways import Gateways
-from rqretry.gateway.groups import Groups
+from rqretry.gateway.groups import MOST_POLLS, Groups
 from rqretry.gateway.leases import Leases
 from rqretry.gateway.metrics import Counted, render
 from rqretry.gateway.protocol import SERVICE, service, v2
@@ -33,6 +33,8 @@ log = logging.getLogger("rqretry")
 
 _MOST_BYTES = 8 * 1024 * 1024
 """Of one request; a body may have 4 MiB, and is refused with a status of its own."""
+_MOST_PENDING = 2 * MOST_POLLS
+"""Calls that come at once; gRPC cancels each one above that, and by default many above 1,000."""
 _UNSUPPORTED = ["PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription"]
 """Queues here have no offsets, and there are no lite topics."""
 _LOOK_EVERY_S, _SHORTEST_S, _AGAIN_S = 1.0, 0.005, 0.5
@@ -110,7 +112,9 @@ class Calls:
 
         async def handle(request: Any, context: Any) -> Any:
             try:
-                answered = await answer(request, self._caller(context))
+                caller = self._caller(context)
+                async with self.groups.slots:
+                    answered = await answer(request, caller)
             except Exception as error:  # noqa: BLE001 - it becomes a status
                 answered = response(status=status_of(error))
             self.counted.calls[name, answered.status.code] += 1
@@ -170,6 +174,8 @@ class Gateway:
                 ("grpc.max_receive_message_length", _MOST_BYTES),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
+                ("grpc.server.max_pending_requests", _MOST_PENDING),
+                ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
             ]
         )
         server.add_generic_rpc_handlers(

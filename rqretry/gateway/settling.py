@@ -10,13 +10,14 @@ from rqretry.core.errors import AmbiguousResult, InvalidReceiptHandle, RqretryEr
 from rqretry.core.limits import DLQ
 from rqretry.core.message import ReceiptHandle
 from rqretry.gateway.codes import OK, Code, Refused, overall, status, status_of
-from rqretry.gateway.groups import Groups, handle_of, in_background
+from rqretry.gateway.groups import Groups, handle_of
 from rqretry.gateway.leases import Held, Leases
 from rqretry.gateway.operations import DEAD, PushOperations, on_behalf
 from rqretry.gateway.policies import attempts_of, check_invisible, delays_of
 from rqretry.gateway.protocol import seconds_of, v2
 from rqretry.gateway.repeats import ACK, CHANGE, FAIL, done_before
 from rqretry.gateway.requests import Caller, Names
+from rqretry.gateway.slots import in_background
 from rqretry.transport.store import Store
 
 _MOST_ACKS = 256

@@ -21,6 +21,7 @@ SLOW = {
     "cpu_bound": [pytest.mark.campaign],
     "mass_expiry": [pytest.mark.campaign],
     "punctuality": [pytest.mark.campaign],
+    "gateway_polls": [pytest.mark.campaign],
 }
 
 

@@ -56,11 +56,13 @@ def start_gateway(redis_server: EmbeddedRedis) -> Iterator[Callable[..., str]]:
         assert process.wait(10) == 0
 
 
-def launch(*options: str, namespace: str = "") -> tuple[str, "subprocess.Popen[bytes]"]:
+def launch(
+    *options: str, namespace: str = "", program: tuple[str, str] = ("-m", "rqretry")
+) -> tuple[str, "subprocess.Popen[bytes]"]:
     """A gateway, and where it is going to listen."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "rqretry", "gateway", "--listen", address, *options]
+    command = [sys.executable, *program, "gateway", "--listen", address, *options]
     environment = {**os.environ, "PYTHONPATH": python_path()}
     if namespace:
         environment["RQRETRY_NAMESPACE"] = namespace

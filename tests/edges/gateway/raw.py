@@ -1,6 +1,7 @@
 """Calls of the protocol without a client library: what no well-behaved client sends."""
 
 import asyncio
+import copy
 from typing import Any, Self
 
 import grpc
@@ -27,6 +28,12 @@ class Raw:
 
     async def __aexit__(self, *_: object) -> None:
         await self.channel.close()
+
+    def by(self, client: str) -> "Raw":
+        """The same channel by the name of another client."""
+        made = copy.copy(self)
+        made._metadata = (("x-mq-client-id", client),)
+        return made
 
     def stream(self, name: str, request: Any) -> Any:
         method = self._method("unary_stream", name)

@@ -79,6 +79,7 @@ LOOPS: dict[str, str] = {
     "gateway/gateways.py::Gateways.keep_registered": WAITS,
     "gateway/groups.py::GroupReader._end_polls": "takes one off the heap in each round",
     "gateway/groups.py::GroupReader._serve": "answers one poll at least, or waits for some time",
+    "gateway/groups.py::GroupReader._wait": "each turn waits, to a time",
     "gateway/leases.py::Leases.keep_renewed": WAITS,
     "gateway/processes.py::run_processes": "waits for a child, and a moment before the next one",
     "gateway/server.py::Gateway._keep_up": WAITS,

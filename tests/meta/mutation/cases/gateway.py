@@ -24,6 +24,10 @@ BROKEN = (
     "tests/edges/gateway/test_long_polls.py::"
     "test_what_a_stream_that_breaks_had_to_bring_comes_again_uncounted"
 )
+MANY = "tests/edges/gateway/test_many_polls.py::"
+SHARED = f"{MANY}test_polls_that_wait_share_connections_and_looks_and_end_at_their_time"
+FULL = f"{MANY}test_a_process_waits_for_so_many_groups_and_refuses_further_ones"
+BUSY = f"{MANY}test_calls_that_find_no_slot_are_refused_in_time"
 FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
 
 
@@ -85,6 +89,47 @@ def nobody_elsewhere(_: Any) -> Any:
     return knows
 
 
+def each_for_itself(_: Any) -> Any:
+    """Nothing is shared."""
+
+    async def once(_self: Any, _wanted: Any, make: Any) -> Any:
+        return await make()
+
+    return once
+
+
+def looks_for_each(original: Any) -> Any:
+    """A poll that begins has the reader look."""
+
+    async def receive(self: Any, poll: Any) -> Any:
+        self._asked.set()
+        return await original(self, poll)
+
+    return receive
+
+
+def nobody_counts(original: Any) -> Any:
+    """Nobody knows how many readers wait."""
+
+    async def receive(self: Any, poll: Any) -> Any:
+        self._serving.clear()
+        return await original(self, poll)
+
+    return receive
+
+
+def for_ever(original: Any) -> Any:
+    """A call waits for a slot for as long as it takes."""
+
+    async def enter(self: Any) -> None:
+        try:
+            await original(self)
+        except Exception:  # noqa: BLE001 - none was free
+            await self._free.acquire()
+
+    return enter
+
+
 CASES = (
     case("R85", "what is sent again is another message", Symbol("gateway:outgoing", own_id), TWICE),
     case("R86", "errors are bugs of the gateway",
@@ -108,4 +153,10 @@ CASES = (
          Symbol("Gateways.knows", nobody_elsewhere), ELSEWHERE),
     case("R100", "what a broken stream had waits for its deadline",
          Symbol("gateway:give_back", nothing_given_back), BROKEN),
+    case("R148", "each client subscribes by itself", Symbol("Groups._once", each_for_itself), SHARED),
+    case("R148", "each poll looks", Symbol("GroupReader.receive", looks_for_each), SHARED),
+    case("R148", "a process waits for any number of groups",
+         Symbol("GroupReader.receive", nobody_counts), FULL),
+    case("R148", "gRPC cancels what comes at once", Constant("_MOST_PENDING", "100"), SHARED),
+    case("R148", "a call that finds no slot hangs", Symbol("Slots.__aenter__", for_ever), BUSY),
 )  # fmt: skip
