@@ -8,12 +8,14 @@ class Peer:
     """One system.
 
     Attributes:
-        packages: What its environment gets from the package index; npm where `node`.
+        packages: What its environment gets, from where its runtime has packages from.
         worker: What its own command for one worker process is; () if the adapter starts it.
         settings: How it is set up, for the table.
         messages: How many messages its draining is measured with.
         failing: How many where each fails once: some seconds of work.
-        node: It runs in Node.
+        runtime: "python", with packages from the package index; "node", from npm; "ruby", from
+            Debian.
+        at_most_once: It takes messages off the server: what a killed worker held is lost.
     """
 
     packages: tuple[str, ...]
@@ -21,7 +23,8 @@ class Peer:
     settings: str
     messages: int = 20_000
     failing: int = 700
-    node: bool = False
+    runtime: str = "python"
+    at_most_once: bool = False
 
 
 _FAST = ("hiredis", "uvloop")
@@ -33,6 +36,7 @@ _TASKIQ = (
     "-m", "taskiq", "worker", "taskiq_peer:broker", "-w", "1", "--max-async-tasks", "100",
     "--ack-type", "when_executed", "--log-level", "ERROR",
 )  # fmt: skip
+_SIDEKIQ = ("-S", "sidekiq", "-r", "./sidekiq_peer.rb", "-q", "bench", "-c", "25")
 
 PEERS: dict[str, Peer] = {
     "bullmq": Peer(
@@ -41,7 +45,7 @@ PEERS: dict[str, Peer] = {
         "concurrency 100; removeOnComplete; lockDuration and stalledInterval 10 s; addBulk of 500;"
         " 3 attempts, no backoff",
         failing=3_000,
-        node=True,
+        runtime="node",
     ),
     "dramatiq": Peer(
         ("dramatiq[redis]", "hiredis"),
@@ -68,6 +72,16 @@ PEERS: dict[str, Peer] = {
         ("huey_worker.py",),
         "RedisHuey, blocking; 1 thread worker; no results; it has no redelivery; 3 retries without"
         " delay",
+        at_most_once=True,
+    ),
+    "sidekiq": Peer(
+        ("ruby-sidekiq", "ruby-hiredis"),
+        _SIDEKIQ,
+        "25 threads, hiredis; push_bulk of 500; BRPOP, since super_fetch is not in the open source"
+        " edition; sidekiq_retry_in 1 s, to which it adds up to 9 s at random, polled every 0.1 s",
+        failing=3_000,
+        runtime="ruby",
+        at_most_once=True,
     ),
     "celery": Peer(
         ("celery[redis]", "hiredis"),

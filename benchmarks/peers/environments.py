@@ -1,5 +1,9 @@
-"""`make bench-peers`: an environment for each system, under a folder that git ignores."""
+"""`make bench-peers`: an environment for each system, under a folder that git ignores.
 
+Those of Ruby are packages of Debian, for the whole machine; apt-get needs root for that.
+"""
+
+import os
 import shutil
 import subprocess
 import sys
@@ -14,36 +18,40 @@ ADAPTERS = Path(__file__).resolve().parent / "adapters"
 def install(name: str) -> str | None:
     """Make the environment of a system; why it could not be made, or None."""
     peer, place = PEERS[name], ROOT / name
+    if peer.runtime == "ruby" and program(name):
+        return None
     place.mkdir(parents=True, exist_ok=True)
     try:
-        if peer.node:
-            _run(
-                (
-                    "npm",
-                    "install",
-                    "--no-fund",
-                    "--no-audit",
-                    "--prefix",
-                    str(place),
-                    *peer.packages,
-                )
-            )
-        else:
-            _run((sys.executable, "-m", "venv", str(place)))
-            pip = (str(place / "bin" / "python"), "-m", "pip", "--quiet", "install")
-            _run((*pip, *peer.packages))
+        for command in _commands(peer, place):
+            _run(command)
     except (OSError, subprocess.CalledProcessError) as error:
         text = getattr(error, "stderr", "") or str(error)
         return str(text).strip().splitlines()[-1]
     return None
 
 
+def _commands(peer: Peer, place: Path) -> list[tuple[str, ...]]:
+    if peer.runtime == "node":
+        return [
+            ("npm", "install", "--no-fund", "--no-audit", "--prefix", str(place), *peer.packages)
+        ]
+    if peer.runtime == "ruby":
+        install = ("apt-get", "-qq", "install", "--yes", "--no-install-recommends", *peer.packages)
+        return [("apt-get", "-qq", "update"), install]
+    pip = (str(place / "bin" / "python"), "-m", "pip", "--quiet", "install", *peer.packages)
+    return [(sys.executable, "-m", "venv", str(place)), pip]
+
+
 def program(name: str) -> tuple[str, ...] | None:
     """What runs an adapter of this system; None if it is not installed."""
     place = ROOT / name
-    if PEERS[name].node:
+    runtime = PEERS[name].runtime
+    if runtime == "node":
         node = shutil.which("node")
         return (node,) if node and (place / "node_modules").is_dir() else None
+    if runtime == "ruby":
+        ruby = shutil.which("ruby")
+        return (ruby,) if ruby and shutil.which(name) else None
     python = place / "bin" / "python"
     return (str(python),) if python.is_file() else None
 
@@ -51,15 +59,18 @@ def program(name: str) -> tuple[str, ...] | None:
 def version(name: str) -> str:
     """What is installed."""
     peer: Peer = PEERS[name]
-    if peer.node:
+    if peer.runtime == "node":
         command: tuple[str, ...] = ("npm", "ls", "--prefix", str(ROOT / name), "--depth=0", name)
         return _run(command).rpartition("@")[2].strip()
+    if peer.runtime == "ruby":
+        return _run((*(program(name) or ()), "-S", name, "--version")).split()[-1]
     code = f"import importlib.metadata as m; print(m.version({name!r}))"
     return _run((*(program(name) or ()), "-c", code)).strip()
 
 
 def _run(command: tuple[str, ...]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     return done.stdout
 
 

@@ -70,9 +70,11 @@ class Bench:
 
     def _adapter(self) -> tuple[str, ...]:
         """The program of this system; for Node a copy that finds its modules beside it."""
-        run = program(self.name) or ()
-        if not PEERS[self.name].node:
+        run, runtime = program(self.name) or (), PEERS[self.name].runtime
+        if runtime == "python":
             return (*run, str(ADAPTERS / "start.py"), f"{self.name}_peer")
+        if runtime == "ruby":
+            return (*run, str(ADAPTERS / f"{self.name}_peer.rb"))
         script = self.place / f"{self.name}_peer.mjs"
         if not script.exists():
             shutil.copy(ADAPTERS / script.name, script)

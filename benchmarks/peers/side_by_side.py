@@ -135,7 +135,8 @@ def _described(name: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[figure] = round(statistics.median(values), 3) if values else None
     if name == _OURS:
         return {**found, "settings": "defaults; in the kill test visibility 2 s"}
-    return {**found, "version": version(name), "settings": PEERS[name].settings}
+    described = {"version": version(name), "settings": PEERS[name].settings}
+    return found | described | ({"at_most_once": True} if PEERS[name].at_most_once else {})
 
 
 def markdown(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -152,6 +153,8 @@ def markdown(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _cell(figures: Mapping[str, Any], key: str) -> str:
     value = figures.get(key)
+    if key == "recovery_s" and figures.get("at_most_once"):
+        return "lost (at most once)"
     if key == "recovery_s" and figures.get("survives_kill") is False:
         return f"not in {LOSS_WAIT_S:.0f} s"
     if key == "recovery_s" and figures.get("needs_traffic"):

@@ -185,10 +185,48 @@ def test_systems_that_are_not_installed_are_skipped_and_named(
 
 def test_every_system_says_how_it_is_set_up_and_has_its_adapter() -> None:
     for name, peer in PEERS.items():
-        ending = "mjs" if peer.node else "py"
+        ending = {"python": "py", "node": "mjs", "ruby": "rb"}[peer.runtime]
         assert (environments.ADAPTERS / f"{name}_peer.{ending}").is_file()
         assert peer.settings
         assert peer.packages
+
+
+def test_packages_of_debian_are_installed_once_and_the_reason_is_said_if_they_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "ROOT", tmp_path / "peers")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environments.program("sidekiq") is None
+    assert "apt-get" in (environments.install("sidekiq") or "")
+
+    script(tmp_path / "apt-get", "echo E: are you root? >&2; exit 100")
+    assert environments.install("sidekiq") == "E: are you root?"
+
+    for name in ("ruby", "sidekiq"):
+        script(tmp_path / name, "echo Sidekiq 6.4.1")
+    assert environments.install("sidekiq") is None
+    assert environments.program("sidekiq") == (str(tmp_path / "ruby"),)
+    assert environments.version("sidekiq") == "6.4.1"
+
+
+def script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o700)
+
+
+@pytest.mark.campaign
+def test_sidekiq_does_the_same_work_as_the_others() -> None:
+    if environments.program("sidekiq") is None:
+        pytest.skip("Sidekiq is not installed (make bench-peers, as root, on Debian)")
+
+    found = measure.measure("sidekiq", 50, kill=False)
+    many = measure.callers("sidekiq", 600)
+
+    assert found["checked"]
+    assert found["w3_checked"]
+    assert 0 < found["w3_done"] <= 50  # to its least delay it adds up to nine seconds
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert all(figure > 0 for figure in many.values())
 
 
 def test_the_table_says_who_loses_messages() -> None:
@@ -196,15 +234,17 @@ def test_the_table_says_who_loses_messages() -> None:
         "careful": {"rate": 10.0, "survives_kill": True, "recovery_s": 3.0, "version": "1.2"},
         "careless": {"rate": 2000.0, "survives_kill": False, "recovery_s": None},
         "lazy": {"survives_kill": True, "needs_traffic": True, "recovery_s": None},
+        "reckless": {"at_most_once": True},
     }
 
-    careful, careless, lazy = markdown(found).splitlines()[2:]
+    careful, careless, lazy, reckless = markdown(found).splitlines()[2:]
 
     assert careful.startswith("| careful 1.2 |")
     assert careful.endswith("| 3.00 |")
     assert careless.endswith("| not in 150 s |")
     assert "2,000" in careless
     assert lazy.endswith("| only with traffic |")
+    assert reckless.endswith("| lost (at most once) |")
 
 
 def test_the_table_says_whose_counts_are_wrong_and_who_did_not_come_to_the_end() -> None:
