@@ -111,7 +111,7 @@ def encode_all(bodies: Iterable[object]) -> list[bytes]:
             if len(data) <= _KEPT_BUFFER_BYTES:
                 made.append(data)
                 continue
-            pack = _packer.pack = msgpack.Packer().pack  # as _packed_flat does
+            pack = _packer.pack = msgpack.Packer().pack  # as _packed_by_thread does
         made.append(encode(body))
     return made
 
@@ -172,7 +172,7 @@ def decode_fields(data: bytes) -> tuple[Any, ...]:
 
 def checksum(parts: Iterable[bytes | str]) -> str:
     """16 hex characters over a sequence of byte strings and texts and where each one ends."""
-    return digest(msgpack.packb(list(parts)))
+    return digest(_packed_by_thread(list(parts)))
 
 
 def digest(data: bytes) -> str:
@@ -198,9 +198,13 @@ _packer = _Packer()
 
 def _packed_flat(fields: list[Any]) -> bytes:
     try:
-        data: bytes = _packer.pack(fields)
+        return _packed_by_thread(fields)
     except Exception as error:
         raise _unsendable(fields[1], error) from error
+
+
+def _packed_by_thread(value: list[Any]) -> bytes:
+    data: bytes = _packer.pack(value)
     if len(data) > _KEPT_BUFFER_BYTES:
         # The packer keeps its buffer; one large message must not hold memory for ever.
         _packer.pack = msgpack.Packer().pack

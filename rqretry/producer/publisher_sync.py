@@ -3,7 +3,6 @@
 import os
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -53,10 +52,10 @@ class _Target:
 
     def take(self) -> tuple[Lane, Lane]:
         """Two lanes that are this call's alone, until it has ended and gives them back."""
-        if self.free:
-            with suppress(IndexError):  # another thread was faster
-                return self.free.pop()
-        return self._lane.beside(), self._lane.beside()
+        try:
+            return self.free.pop()
+        except IndexError:
+            return self._lane.beside(), self._lane.beside()
 
     def room(self) -> Room:
         """What one call may take."""
