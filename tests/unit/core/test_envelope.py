@@ -3,7 +3,9 @@ import math
 import pickle
 import struct
 import threading
+import tracemalloc
 from collections import OrderedDict
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -342,3 +344,29 @@ def test_a_checksum_knows_where_each_part_ends() -> None:
     assert checksum(iter([b"ab", b"c"])) == checksum([b"ab", b"c"])
     assert checksum([]) != checksum([b""])
     assert all(len(text) == 16 for text in sums)
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda large: encode({"a": large}),
+        lambda large: encode_all([large]),
+        lambda large: checksum([large]),
+    ],
+    ids=["encode", "encode_all", "checksum"],
+)
+def test_no_thread_keeps_the_memory_that_a_large_message_took(pack: Callable[[str], Any]) -> None:
+    large, kept = "x" * (3 * 1024 * 1024), list[int]()
+
+    def work() -> None:  # in a thread of its own, with a packer that is new
+        pack(large)
+        kept.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        tracemalloc.stop()
+    assert kept[0] < 2 * 1024 * 1024
