@@ -2,8 +2,12 @@ local call = redis.call
 --[[ publish_with_options.lua: nothing -> ready (of every group of the topic), or -> scheduled
 
   Messages that are more than a body under an id which the client made: with an id of the caller's, a
-  delay, a tag, a message group, keys, or for a topic that filters or has broadcast groups. What
-  publish.lua promises (lanes, routes, a full topic), this script promises, too.
+  delay, a tag, a message group, keys, a large body, or for a topic that filters or has broadcast groups.
+  What publish.lua promises (lanes, routes, a full topic), this script promises, too.
+
+  A large body is stored right in front of the script, in its transaction, and becomes the message's here, or
+  is dropped. If another one is stored under an id of the caller's, which a call that was cut left behind, that is
+  dropped, nothing is published, and the call is to be made again.
 
   An id that is a half of an undecided transaction is refused: whether it will have been published
   nobody knows yet. Where a group takes only some tags, the caller says for each message which groups
@@ -13,24 +17,25 @@ local call = redis.call
 
   FLAGS  none
   KEYS   meta lane bodies big pending backlog events counters ids_key id_expiry scheduled
-         message_groups half_of keyed message_keys, then ready and wake of each group, then order and
+         message_groups half_of keyed message_keys incoming, then ready and wake of each group, then order and
          heads of each ordered one, then broadcast, where the topic has a broadcast group, then the
          lane of the call in front, if any (not both)
   ARGV   route_version seq checksum lane_ttl_ms worker blob in_front ('' for none) groups messages mode
          ('named': each message has an id of the caller's and nothing else, and the ids differ; 'filtered':
-         each says which groups it goes to; else ''), then name and byte (and 'o' for an ordered one, 'q'
-         where it orders messages without a message group, too) of each group, then id and body of each
-         message, then options of each message (the digest, '' for an id the client made, alone, or
-         between tabs digest, delay_ms, '' for none, '@' and a date, message group, message keys with
-         blanks between, and the bytes of its groups, 'filtered', or, of one that is delayed, its tag)
+         each says which groups it goes to; else ''; '+' behind it: some have large bodies), then name and
+         byte (and 'o' for an ordered one, 'q' where it orders messages without a message group, too) of each
+         group, then id and body (a zero byte and its checksum for a large one) of each message, then options
+         of each message (the digest, '' for an id the client made, alone, or between tabs digest, delay_ms,
+         '' for none, '@' and a date, message group, message keys with blanks between, and the bytes of its
+         groups, 'filtered', or, of one that is delayed, its tag)
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or one character per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
-         or LANE_CONFLICT or LANE_GAP: the call in front was not done
+         or LANE_CONFLICT or LANE_GAP: the call in front was not done; or AGAIN: it is to be made again
   COST   O(messages * groups); 8 commands and 3 a group, 8 more for ids that the caller chose and
          that are new, up to 15 more where one may be known, 1 more where a group takes only some, 3 more
          for message groups and 3 for an ordered group, 3 for broadcast, 2 for message keys (and 1 for
-         each 3000 of them), 1 behind a call that is not answered
+         each 3000 of them), 1 behind a call that is not answered; 5 for each large body, and 1
 ]]
 -- @include clock
 -- @include logical
@@ -41,7 +46,7 @@ local call = redis.call
 -- Messages of any kind. It takes thirty functions, which would be a third of the time of a call with one
 -- message that has but an id, so they are made in here; and all of these capture next to nothing, which takes
 -- time at each call, too. Returns what was accepted and the verdicts; nothing if there is no room.
-local function publish_each(time, room)
+local function publish_each(time, room, incoming)
 -- @include dedup
 -- @include message_keys
 -- @include forget
@@ -52,7 +57,7 @@ local function publish_each(time, room)
 
   local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8]
   local ids_key, id_expiry, scheduled, message_groups = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-  local half_of, keyed, message_keys, FIRST_KEY = KEYS[13], KEYS[14], KEYS[15], 16
+  local half_of, keyed, message_keys, FIRST_KEY = KEYS[13], KEYS[14], KEYS[15], 17
   local groups, messages, mode, FIRST_GROUP = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], 11
   local FIRST_MESSAGE, BIG = FIRST_GROUP + 2 * groups, 8192
   local BEHIND = FIRST_MESSAGE + 2 * messages -- where the options begin
@@ -89,8 +94,8 @@ local function publish_each(time, room)
       chosen[#chosen + 1] = options.digest ~= '' and id or nil
     end
     if #chosen > 0 then
-      local keys = { meta = meta, ids_key = ids_key, id_expiry = id_expiry, bodies = bodies }
-      digests, expiring = look_up_chosen(keys, now, chosen)
+      local keys = { meta = meta, ids_key = ids_key, id_expiry = id_expiry, bodies = bodies, big = big }
+      digests, expiring = look_up_chosen(keys, now, chosen, incoming.unadopted)
       local some = call('EXISTS', half_of) > 0 and call('HMGET', half_of, unpack(chosen)) or {}
       for i, half in ipairs(some) do
         halves[chosen[i]] = half
@@ -99,9 +104,11 @@ local function publish_each(time, room)
   end
 
   local added, made = 0, {} -- bodies that were not there, and what each group got
+  local adopted, fresh = 0, 0 -- large bodies, and those that no message had
   local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
   local accepted, verdicts, all_new, unwanted = {}, {}, true, {}
-  local targets = mode == 'filtered' and groups > 0 and {} or nil -- by id, where messages differ in them
+  local filtered = string.find(mode, 'filtered', 1, true)
+  local targets = filtered and groups > 0 and {} or nil -- by id, where messages differ in them
   local named, name_of, slot_of = {}, {}, {} -- messages with a message group
   local carried = {} -- id and message keys of those that have some
   local stream, shown, body_of = broadcast_key(), {}, {}
@@ -109,12 +116,18 @@ local function publish_each(time, room)
 
   -- One that no group wants has no body, so there is nothing to find by its keys.
   local function keep(id, body, options)
-    stored[#stored + 1], stored[#stored + 2] = id, body
+    local size = #body
+    if incoming.texts[id] then
+      adopted, size = adopted + 1, call('HSTRLEN', bodies, id)
+      fresh = fresh + (incoming.unadopted[id] and 1 or 0)
+    else
+      stored[#stored + 1], stored[#stored + 2] = id, body
+    end
     if options.names ~= '' then
       carried[#carried + 1], carried[#carried + 2] = id, options.names
     end
-    if #body > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+    if size > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = id, size
     end
   end
 
@@ -170,11 +183,21 @@ local function publish_each(time, room)
     return 'A'
   end
 
+  -- Whether the large body is not there, or, under an id of the caller's, not the one that this call wrote.
+  local function is_other(id, digest)
+    local unsure = incoming.texts[id] and not incoming.sizes[id]
+    return unsure and (digest ~= '' or call('HEXISTS', bodies, id) == 0)
+  end
+
   look_up_ids()
   for i = 1, messages do
     local id, body, options = message(i)
     verdicts[i] = judge(id, options.digest)
-    if verdicts[i] == 'A' then
+    if verdicts[i] == 'A' and is_other(id, options.digest) then
+      call('HDEL', bodies, id)
+      call('HDEL', big, id)
+      return nil, 'AGAIN'
+    elseif verdicts[i] == 'A' then
       accept(id, body, options)
       if options.digest ~= '' then
         remember(id, options.digest)
@@ -183,7 +206,7 @@ local function publish_each(time, room)
       all_new = false
     end
   end
-  if #stored > 0 and #stored / 2 > room then
+  if #stored / 2 + adopted > math.max(0, room) then
     return nil
   end
 
@@ -231,15 +254,17 @@ local function publish_each(time, room)
       if #taken > 0 then
         call('HINCRBY', counters, 'publish:' .. name, #taken)
       end
-      local filtered = #pushed + #unwanted - #taken
-      if filtered > 0 then
-        call('HINCRBY', counters, 'filtered:' .. name, filtered)
+      local passed_over = #pushed + #unwanted - #taken
+      if passed_over > 0 then
+        call('HINCRBY', counters, 'filtered:' .. name, passed_over)
       end
     end
   end
 
   local function store()
-    added = call('HSET', bodies, unpack(stored))
+    if #stored > 0 then
+      added = call('HSET', bodies, unpack(stored))
+    end
     if #sizes > 0 then
       call('HSET', big, unpack(sizes))
     end
@@ -280,7 +305,7 @@ local function publish_each(time, room)
     if #reborn > 0 then
       call('ZREM', id_expiry, unpack(reborn))
     end
-    if #stored > 0 then
+    if #stored + adopted > 0 then
       store()
     end
     if #pushed + #unwanted > 0 then
@@ -295,7 +320,7 @@ local function publish_each(time, room)
 
   -- What was written before a write was refused, unless a call that was cut has stored some bodies before.
   local function take_back_each()
-    if #accepted == 0 or added < #stored / 2 then
+    if #accepted == 0 or added + fresh < #stored / 2 + adopted then
       return
     end
     call('HDEL', ids_key, unpack(accepted))
@@ -339,7 +364,7 @@ end
 -- Bodies under ids that the caller chose, with nothing else, all for every group. Returns the ids; nothing
 -- where one may be known.
 local function publish_named(now, groups, messages)
-  local meta, FIRST_KEY, FIRST_GROUP, BIG, BEGUN_CALL = KEYS[1], 16, 11, 8192, '?' -- BEGUN of include/dedup
+  local meta, FIRST_KEY, FIRST_GROUP, BIG, BEGUN_CALL = KEYS[1], 17, 11, 8192, '?' -- BEGUN of include/dedup
   local ids, digests, sizes, FIRST_MESSAGE = {}, {}, {}, FIRST_GROUP + 2 * groups
   local BEHIND = FIRST_MESSAGE + 2 * messages
   for i = 1, messages do
@@ -359,21 +384,41 @@ local function publish_named(now, groups, messages)
   return ids
 end
 
-local clock, version, most = read_clock(KEYS[1], nil, 'route', 'most')
-local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
-if answer then
-  return answer
+local function publish_all(incoming)
+  local clock, version, most = read_clock(KEYS[1], nil, 'route', 'most')
+  local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
+  if answer then
+    return answer
+  end
+  local messages, mode = tonumber(ARGV[9]), ARGV[10]
+  local room = limit > 0 and limit - call('HLEN', KEYS[3]) + incoming.count or math.huge
+  local accepted, verdicts
+  if mode == 'named' and messages <= room then
+    accepted, verdicts = publish_named(clock.now, tonumber(ARGV[8]), messages), ''
+  end
+  if not accepted then
+    accepted, verdicts = publish_each(clock, room, incoming)
+  end
+  if not accepted then
+    return verdicts and { verdicts } or { 'FULL', limit - room, limit }
+  end
+  return answer_accepted(clock, #accepted, accepted, verdicts)
 end
-local messages, mode = tonumber(ARGV[9]), ARGV[10]
-local room = limit > 0 and limit - call('HLEN', KEYS[3]) or math.huge
-local accepted, verdicts
-if mode == 'named' and messages <= room then
-  accepted, verdicts = publish_named(clock.now, tonumber(ARGV[8]), messages), ''
+
+-- The same, some of whose bodies are large.
+local function publish_large()
+-- @include unadopted
+-- @include incoming
+  local ids, texts = {}, {}
+  for at = 11 + 2 * ARGV[8], 9 + 2 * ARGV[8] + 2 * ARGV[9], 2 do
+    if string.byte(ARGV[at + 1]) == 0 then
+      ids[#ids + 1], texts[#texts + 1] = ARGV[at], ARGV[at + 1]
+    end
+  end
+  return with_incoming({ bodies = KEYS[3], big = KEYS[4], incoming = KEYS[16] }, ids, texts, publish_all)
 end
-if not accepted then
-  accepted, verdicts = publish_each(clock, room)
+
+if string.sub(ARGV[10], -1) == '+' then
+  return publish_large()
 end
-if not accepted then
-  return { 'FULL', limit - room, limit }
-end
-return answer_accepted(clock, #accepted, accepted, verdicts)
+return publish_all({ texts = {}, unadopted = {}, count = 0 })

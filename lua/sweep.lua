@@ -3,24 +3,26 @@ local call = redis.call
 
   The caller-given ids whose deduplication window is over, the transactions that were decided long
   enough ago, old broadcast messages, history beyond its limits, and what is kept for a replay, by time and
-  bytes, and where the server's memory is nearly full. Dead letters past the retention of their group
+  bytes, and where the server's memory is nearly full. Large bodies that are no message's, since the script
+  of their call could not run, are deleted and counted. Dead letters past the retention of their group
   are named, for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids_key id_expiry closed events broadcast kept kept_bodies, then config, dead and consumed of
-         each group
+  KEYS   meta ids_key id_expiry closed events broadcast kept kept_bodies bodies big incoming counters, then
+         config, dead and consumed of each group
   ARGV   limit
   REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
          the dead letters of each group that are to be purged
   COST   O(limit * log size) for each structure; 5 commands where nothing is kept, else up to 14, and
          3 a group; up to 64 where there is history to forget, and 8, 3 a group and 1 a message where
-         bodies are kept
+         bodies are kept; 5 for each large body that is no message's
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include kept
 -- @include nearly_full
+-- @include unadopted
 
 -- @bind keys
 
@@ -50,8 +52,8 @@ local function forget_over(key, of)
   note_next(key, 0)
 end
 
-local FIRST_OF_GROUPS, OF_GROUP = 9, 3
-local timed, consumed = { id_expiry, closed }, {}
+local FIRST_OF_GROUPS, OF_GROUP = 13, 3
+local timed, consumed = { id_expiry, closed, incoming }, {}
 for at = FIRST_OF_GROUPS, #KEYS, OF_GROUP do
   timed[#timed + 1], reply[#reply + 1], consumed[#consumed + 1] = KEYS[at + 1], {}, KEYS[at + 2]
 end
@@ -72,9 +74,27 @@ local function look_at_groups()
   end
 end
 
+-- All that is here: a call that is under way is not seen.
+local function drop_incoming()
+  local page = call('HSCAN', incoming, '0', 'COUNT', limit)[2]
+  local ids = {}
+  for i = 1, math.min(#page, 2 * limit), 2 do
+    ids[#ids + 1] = page[i]
+  end
+  if #ids > 0 then
+    local dropped = drop_unadopted(keys, ids)
+    forgotten = forgotten + dropped
+    next_at = call('EXISTS', incoming) > 0 and clock.now or next_at
+    if dropped > 0 then
+      call('HINCRBY', counters, 'unadopted', dropped)
+    end
+  end
+end
+
 if call('EXISTS', unpack(timed)) > 0 then
   forget_over(id_expiry, ids_key)
   forget_over(closed)
+  drop_incoming()
   look_at_groups()
 end
 

@@ -19,8 +19,21 @@ local function mark_begun(keys)
   end
 end
 
--- Returns two tables by id: the digest it is known with, or false; and which ids will be forgotten.
-local function look_up_chosen(keys, now, chosen)
+-- Which of these ids have a body; a large one is not read.
+local function which_are_stored(keys, ids)
+  if call('EXISTS', keys.big) == 0 then
+    return call('HMGET', keys.bodies, unpack(ids))
+  end
+  local stored = {}
+  for i, id in ipairs(ids) do
+    stored[i] = call('HEXISTS', keys.bodies, id) == 1
+  end
+  return stored
+end
+
+-- Returns two tables by id: the digest it is known with, or false; and which ids will be forgotten. `unadopted`
+-- are those under which a body is stored that no message has.
+local function look_up_chosen(keys, now, chosen, unadopted)
   mark_begun(keys)
   local known, forgotten = call('HMGET', keys.ids_key, unpack(chosen)), {}
   if call('EXISTS', keys.id_expiry) > 0 then -- where nothing was consumed there is none
@@ -34,10 +47,10 @@ local function look_up_chosen(keys, now, chosen)
     local expired = forgotten[i] and tonumber(forgotten[i]) <= now
     local begun = known[i] and string.sub(known[i], 1, 1) == BEGUN -- a call that was cut
     digests[id] = not expired and not begun and known[i]
-    unknown[#unknown + 1] = not known[i] and id or nil
+    unknown[#unknown + 1] = not (known[i] or unadopted[id]) and id or nil
   end
   -- An id that a client made, published again by its name after an ambiguous answer: it is here.
-  local stored = #unknown > 0 and call('HMGET', keys.bodies, unpack(unknown)) or {}
+  local stored = #unknown > 0 and which_are_stored(keys, unknown) or {}
   for i, id in ipairs(unknown) do
     digests[id] = stored[i] and ANY
   end

@@ -32,6 +32,7 @@ _READS = frozenset(
 )  # fmt: skip
 """What a script without writes can reach; its includes hold more, for other scripts."""
 _CATALOG = ("hget", "hgetall", "hlen")
+_LARGE_BODIES = ("multi", "hsetnx", "exec")
 _ON_CLUSTER = ("cluster|slots", "asking")
 _CREATING = {"now", "compare_and_set", "configure", "subscribe", "audit_append"}
 _DECIDING = {"prepare", "enlist", "decide", "commit", "rollback", "finish"}
@@ -165,9 +166,18 @@ def _commands(role: str, library: ScriptLibrary) -> set[str]:
     inner = {name.lower() for name in inner_commands(library, verbs_of(role, library))}
     inner = inner & _READS if role == "reader" else inner
     plain: dict[str, Iterable[str]] = {
-        "producer": (*_CATALOG, "xrange", "wait"),
-        "worker": (*_CATALOG, "hmget", "xrange", "xrevrange", "zscore", "wait", *_WAITING),
-        "admin": (*_LOOKING, *_WAITING, "wait", "unlink", "del", "memory|usage"),
+        "producer": (*_CATALOG, "xrange", "wait", *_LARGE_BODIES),
+        "worker": (
+            *_CATALOG,
+            "hmget",
+            "xrange",
+            "xrevrange",
+            "zscore",
+            "wait",
+            *_WAITING,
+            *_LARGE_BODIES,
+        ),
+        "admin": (*_LOOKING, *_WAITING, *_LARGE_BODIES, "wait", "unlink", "del", "memory|usage"),
         "reader": (*_LOOKING, "memory|usage"),
     }
     return inner | set(_EVERYBODY) | set(plain[role])

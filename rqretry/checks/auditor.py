@@ -63,6 +63,8 @@ def read(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
     seen.keyed = yield from read_hash(keys.keyed)
     seen.pending = yield from read_hash(keys.pending)
     seen.big = set((yield from read_hash(keys.big)))
+    incoming = yield from read_hash(keys.incoming)
+    seen.unadopted = incoming.keys() - seen.big
     seen.half_of = yield from read_hash(keys.half_of)
     seen.bodies = set((yield from read_hash(keys.bodies, with_values=False)))
     seen.id_expiry = yield from read_scores(keys.id_expiry)
@@ -130,8 +132,11 @@ def _bodies(seen: Snapshot) -> Iterator[Defect]:
     held = {*seen.scheduled, *seen.backlog, *seen.half_of}.union(
         *(group.held() for group in seen.groups)
     )
+    left = seen.unadopted & seen.bodies
     text = "a body is stored that no group has and nothing will deliver"
-    yield from _each(seen.bodies - held, ERROR, "orphan body", seen.keys.bodies, text)
+    yield from _each(seen.bodies - held - left, ERROR, "orphan body", seen.keys.bodies, text)
+    text = "a large body was written whose message was not published"
+    yield from _each(left, WARNING, "unadopted body", seen.keys.incoming, text)
     lists: list[tuple[str, Iterable[str]]] = [
         (seen.keys.scheduled, seen.scheduled),
         (seen.keys.backlog, seen.backlog),

@@ -59,6 +59,9 @@ _GROUP = {
     "not delivered": "repair put_back",
 }
 _ADVICE = {
+    "unadopted body": (
+        "nothing need be done: a worker or `rqretry reaper` deletes it within a minute or two"
+    ),
     "orphan half": (
         "whether its transaction was to be committed is unknown: see it with `rqretry message"
         " ID`, and publish it again if it was"

@@ -68,6 +68,8 @@ class Snapshot:
     bodies: set[str] = field(default_factory=set)
     pending: dict[str, str] = field(default_factory=dict)
     big: set[str] = field(default_factory=set)
+    unadopted: set[str] = field(default_factory=set)
+    """What calls have left behind: large bodies that are no message's."""
     ids: set[str] = field(default_factory=set)
     id_expiry: dict[str, float] = field(default_factory=dict)
     scheduled: dict[str, float] = field(default_factory=dict)

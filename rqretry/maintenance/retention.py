@@ -109,7 +109,7 @@ def kept_keys(place: tuple[PartitionKeys, Sequence[GroupKeys]]) -> list[str]:
     """What holds something that is over at some time."""
     keys, groups = place
     of_groups = (key for group in groups for key in (group.dead, group.consumed))
-    return [keys.id_expiry, keys.closed, keys.kept, *of_groups]
+    return [keys.id_expiry, keys.closed, keys.kept, keys.incoming, *of_groups]
 
 
 def purges(

@@ -284,6 +284,8 @@ class Publishing:
                 durability=call.durability,
                 front=front,
             )
+            if answer.status == "AGAIN":
+                continue
             if answer.route is None:
                 break
             front = None  # the script asks for it first, so that it was done

@@ -287,6 +287,8 @@ class TransactionOperations:
             )  # fmt: skip
             if answer.status == "LATE":
                 times[place] = answer.now_ms
+            elif answer.status == "AGAIN":
+                continue
             elif answer.route is None:
                 break
             else:

@@ -45,6 +45,7 @@ class Command(Generic[T]):
             (docs/guarantees.md R7); its reply goes to `confirmed`.
         confirmed: Puts what was confirmed into the result.
         once: Not repeated when its answer is lost: AmbiguousResult.
+        ahead: Requests that the server executes right in front of it, in one transaction.
     """
 
     verb: str
@@ -56,6 +57,7 @@ class Command(Generic[T]):
     confirm: tuple[Argument, ...] = ()
     confirmed: Callable[[T, Any], T] = _as_it_is
     once: bool = False
+    ahead: tuple[tuple[Argument, ...], ...] = ()
 
 
 def query(decode: Callable[[Any], T], *arguments: Argument) -> Command[T]:

@@ -92,6 +92,8 @@ class PartitionKeys:
     """Hash: id -> message bytes."""
     big: str = field(init=False, compare=False)
     """Hash: id -> size of a body over 8 KiB."""
+    incoming: str = field(init=False, compare=False)
+    """Hash: id -> checksum of a large body that is written, and is no message yet."""
     pending: str = field(init=False, compare=False)
     """Hash: id -> one byte per group that still owes it; with more than one group only."""
     ids: str = field(init=False, compare=False)

@@ -14,6 +14,7 @@ from rqretry.core.message_id import pack_ids
 from rqretry.core.route import Route
 from rqretry.protocol.command import Argument, Command, number, text, texts
 from rqretry.protocol.keys import PartitionKeys
+from rqretry.protocol.large_body import LARGE, write_ahead
 
 _NAMED, _FILTERED = "named", "filtered"
 """Modes of publish_with_options.lua."""
@@ -148,8 +149,9 @@ class Published(NamedTuple):
     Attributes:
         status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
             written; `route` is the partition's), "FULL" (nothing was written; `stored` and
-            `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done) or
-            "LANE_CONFLICT" (a bug: a lane used twice).
+            `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done),
+            "AGAIN" (nothing was written, and it is to be made again) or "LANE_CONFLICT" (a bug:
+            a lane used twice).
         now_ms: The server's time, 0 if nothing was written.
         verdicts: One code per message, A accepted, D duplicate, C another body has this id,
             H a half of an undecided transaction has it.
@@ -214,9 +216,14 @@ def publish(
     if bare and len(messages) >= _PACKED:
         blob = pack_ids(ids)
     touched, groups = _targets(keys, route, bare=bare)
+    ahead: tuple[tuple[Argument, ...], ...] = ()
+    if not bare and not route.broadcast and _has_large(messages):
+        ahead, taken = write_ahead(keys.incoming, keys.bodies, [m[:2] for m in messages])
+        messages = [m._replace(data=data) for m, data in zip(messages, taken, strict=True)]
     args: list[Any] = [
         route.version, seq, checksum, lane_ttl_ms, producer, blob, front.record if front else "",
-        len(route.groups), len(messages), *(() if bare else (mode,)), *groups, *_pairs(messages),
+        len(route.groups), len(messages), *(() if bare else (f"{mode}+" if ahead else mode,)),
+        *groups, *_pairs(messages),
     ]  # fmt: skip
     if not bare:
         args += _options_of_each(route, messages, mode)
@@ -229,6 +236,7 @@ def publish(
         args=tuple(args),
         decode=_published,
         ids=ids,
+        ahead=ahead,
     )
     if not durability:
         return command
@@ -285,10 +293,10 @@ def _targets(
 
 
 def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
-    """None if all are bare, as most are: for publish.lua. Else publish_with_options.lua's."""
+    """None if all are bare and small, as most are: for publish.lua. Else the other script's."""
     if route.filtered:
         return _FILTERED
-    if route.broadcast or route.queued:
+    if route.broadcast or route.queued or _has_large(messages):
         return ""
     if type(messages) is PlainMessages:
         if messages.digests is None:
@@ -301,6 +309,11 @@ def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
         return None
     named = all(message.digest and message[3:5] == _BARE[1:] for message in messages)
     return _NAMED if named and _differ([message.id for message in messages]) else ""
+
+
+def _has_large(messages: Sequence[Prepared]) -> bool:
+    data = messages.data if type(messages) is PlainMessages else [m[1] for m in messages]
+    return max(map(len, data), default=0) > LARGE
 
 
 def _differ(ids: list[str]) -> bool:
@@ -376,7 +389,7 @@ def _published(reply: list[Any]) -> Published:
         return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))
     if status == "FULL":
         return Published(status, 0, "", stored=int(reply[1]), limit=int(reply[2]))
-    if status in {"LANE_CONFLICT", "LANE_GAP"}:
+    if status in {"LANE_CONFLICT", "LANE_GAP", "AGAIN"}:
         return Published(status, 0, "")
     return Published(status, int(reply[1]), text(reply[2]))
 

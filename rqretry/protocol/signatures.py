@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 _DECLARED = """
 audit_append: meta records | actor verb arguments counts most
-backfill_check: meta config bodies pending big | cursor
+backfill_check: meta config bodies pending big incoming | cursor
 blockers: meta retry inflight attempts failures order message_groups, then levels | most:number
 browse: meta location attempts failures heads bodies big | structure position after count:number
     byte_limit:number
@@ -63,8 +63,8 @@ peek: meta config ready retry inflight attempts failures dead deaths bodies pend
     backlog order heads message_groups, then levels | id most:number
 poll: meta config ready retry inflight due scheduled, then those of each other place
 prepare: meta bodies big ids_key id_expiry halves half_of closed events counters keyed
-    message_keys | route_version transaction worker seen_ms:number blob, then number, id, body,
-    digest, tag, message_group and keys of each message
+    message_keys incoming | route_version transaction worker seen_ms:number blob, then number, id,
+    body, digest, tag, message_group and keys of each message
 promote: meta retry due wake events counters config order heads message_groups, then levels | group
     worker limit:number expected_ms:number hold_ms:number upto only, then ids to take from that
     level
@@ -73,8 +73,8 @@ publish: meta lane bodies big pending backlog events counters, then ready and wa
     worker blob in_front groups:number messages:number, then name and byte of each group, then id
     and body of each message
 publish_with_options: meta lane bodies big pending backlog events counters ids_key id_expiry
-    scheduled message_groups half_of keyed message_keys, then ready and wake of each group, then
-    order and heads of each ordered one, then broadcast, where the topic has a broadcast group,
+    scheduled message_groups half_of keyed message_keys incoming, then ready and wake of each group,
+    then order and heads of each ordered one, then broadcast, where the topic has a broadcast group,
     then the lane of the call in front, if any | route_version seq checksum lane_ttl_ms worker blob
     in_front groups:number messages:number mode, then name and byte of each group, then id and body
     of each message, then options of each message
@@ -130,8 +130,8 @@ succeed: meta config inflight attempts failures dead bodies big pending ids_key 
     counters wake ready order heads message_groups keyed message_keys kept kept_bodies consumed,
     then deaths of a group that consumes dead letters | group worker strict:flag stride:number
     common_no times, then id and lease_no of each message
-sweep: meta ids_key id_expiry closed events broadcast kept kept_bodies, then config, dead and
-    consumed of each group | limit:number
+sweep: meta ids_key id_expiry closed events broadcast kept kept_bodies bodies big incoming counters,
+    then config, dead and consumed of each group | limit:number
 tally: meta counters | group, then verb and count of each counter
 """
 """Of each script its keys, as attributes of keys.py, and behind a bar its arguments.

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
 from rqretry.protocol.command import MAX_BATCH, Argument, Command, call, number, query, text, texts
 from rqretry.protocol.keys import NamespaceKeys, PartitionKeys
+from rqretry.protocol.large_body import write_ahead
 from rqretry.protocol.publish import Prepared
 
 OPEN, PARKED, COMMITTED, ROLLED_BACK = "open", "parked", "committed", "rolled_back"
@@ -120,11 +122,13 @@ def prepare(
     `seen_ms` is what the last call that came too late was answered, 0 for none.
     """
     args: list[Argument] = [route.version, transaction, worker, seen_ms, blob]
-    for half in halves:
-        m = half.message
-        args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
     ids = tuple(half.message.id for half in halves)
-    return call(keys.scripts, "prepare", tuple(args), _prepared, ids)
+    ahead, taken = write_ahead(keys.incoming, keys.bodies, [h.message[:2] for h in halves])
+    for half, data in zip(halves, taken, strict=True):
+        m = half.message
+        args += (half.number, m.id, data, m.digest, half.tag, half.message_group, m.keys)
+    made = call(keys.scripts, "prepare", tuple(args), _prepared, ids)
+    return replace(made, ahead=ahead) if ahead else made
 
 
 def commit(

@@ -69,9 +69,9 @@ class _Turn(Generic[T]):
 
     @property
     def command(self) -> Command[Any] | None:
-        """Its first step, where that can be sent ahead: a call that needs no confirmation."""
+        """Its first step, where that can be sent ahead: a call that is one request."""
         step = self.step
-        return step if isinstance(step, Command) and not step.confirm else None
+        return step if isinstance(step, Command) and not (step.confirm or step.ahead) else None
 
 
 class _Pipeline(Generic[T]):

@@ -108,7 +108,7 @@ _INNER_DENIED = ("can't run this command or subcommand", "ACL failure in script"
 """How servers before and from 7.2 say that a script's user lacks a right."""
 _FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
-_INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+_INNER_CODE = re.compile(r"(?:@user_script: ?\d+: -|discarded because of: )([A-Z]+) ")
 _PREFIX = re.compile(
     r"Error running script \(call to f_[0-9a-f]{40}\): "
     r"|( ?script: [0-9a-f]{40}, on )?@?user_script: ?\d+[:.]?"
@@ -364,7 +364,7 @@ def _code_of(error: Exception) -> str:
 
 
 def _inner_code(text: str) -> str | None:
-    """Redis 6.2 wraps the error of a command inside a script, and its code with it."""
+    """Redis 6.2 wraps the error of a command inside a script, and its code; EXEC the reason."""
     found = _INNER_CODE.search(text)
     return found[1] if found else None
 

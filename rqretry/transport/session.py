@@ -183,7 +183,7 @@ class Session:
         """
         node = self.at_hand()
         result: T
-        if node is None or command.confirm:
+        if node is None or command.confirm or command.ahead:
             (result,) = yield from self._complete([Call(command)], seconds)
             return result
         try:  # a batch of one command for the one server, with fewer steps: most calls are that

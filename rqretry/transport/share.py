@@ -16,6 +16,9 @@ class OnItsWay(Protocol):
 
 C = TypeVar("C", bound=OnItsWay)
 
+_AROUND = 3
+"""MULTI, the command and EXEC."""
+
 Spell = Callable[[Node, Command[Any]], tuple[Argument, ...]]
 
 
@@ -48,12 +51,13 @@ class Share(Generic[C]):
         """What to send.
 
         A script that the server does not know is loaded and run again, but then it would run after
-        those behind it: so scripts go ahead of a batch. A single call has none behind it.
+        those behind it: so scripts go ahead of a batch. A single call has none behind it; but what
+        is to be executed ahead of it would be left behind.
         """
         node, loaded = self.node, self.node.loaded
         missing: dict[str, Command[Any]] = {}
-        if len(self.calls) > 1 and not self.loading:
-            commands = (call.command for call in self.calls)
+        commands = [call.command for call in self.calls]
+        if not self.loading and (len(commands) > 1 or commands[0].ahead):
             missing = {c.verb: c for c in commands if not c.arguments and c.verb not in loaded}
             loaded.update(missing)
         self._loads = len(missing)
@@ -67,7 +71,12 @@ class Share(Generic[C]):
             yield load(self.node, command)
         if self.asking:
             yield ("ASKING",)
+        if command.ahead:
+            yield ("MULTI",)
+            yield from command.ahead
         yield self._spell(self.node, command)
+        if command.ahead:
+            yield ("EXEC",)
         if command.confirm:
             check_server(command.confirm, self.node.server, self.node.address)
             yield command.confirm
@@ -76,7 +85,22 @@ class Share(Generic[C]):
         """Each call, with the reply to it and that to its confirmation."""
         at = self._loads
         for call in self.calls:
+            command = call.command
             at += self.loading + self.asking
-            width = 2 if call.command.confirm else 1
-            yield call, replies[at : at + width]
-            at += width
+            end = at + (len(command.ahead) + _AROUND if command.ahead else 1)
+            reply = executed(replies[at:end]) if command.ahead else replies[at]
+            at = end + bool(command.confirm)
+            yield call, [reply, *replies[end:at]]
+
+
+def executed(replies: list[Any]) -> Any:
+    """What the last command of a transaction answered, by the replies to MULTI and all behind it.
+
+    Where one was refused, none was executed; unless MULTI was, and then each was by itself.
+    """
+    opened, *queued, last = replies
+    if isinstance(last, list):
+        return last[-1]
+    if isinstance(opened, Exception):
+        return opened if queued[-1] == [b"AGAIN"] else queued[-1]
+    return next((reply for reply in queued if isinstance(reply, Exception)), last)

@@ -46,6 +46,14 @@ def published(world: World, *names: str, **settings: Any) -> None:
     world.publish(prepared("a", "x" * 9000, digest="d", keys=("k", "l")), "b", "c")
 
 
+def publish_large(world: World) -> None:
+    """As a client does, which makes a call again where a cut one has left another body behind."""
+    body = "x" * 70_000
+    messages = prepared("x", body, digest="d"), prepared("y", body), prepared("z", digest="d")
+    while world.publish(*messages, seq=77, checksum="s").status == "AGAIN":
+        pass
+
+
 def leased(world: World, *names: str, **settings: Any) -> None:
     published(world, *names, **settings)
     world.lease(2)
@@ -304,6 +312,7 @@ CASES = [
         ),
         publishes="xy",
     ),
+    Case("publish large bodies", published, publish_large, publishes="xyz"),
     Case("publish delayed", published, lambda w: do_publish(w, "x", delay_ms=5), publishes="x"),
     Case("publish to the backlog", lambda w: None, lambda w: do_publish(w, "x"), publishes="x"),
     Case("lease", published, lambda w: w.lease(2)),

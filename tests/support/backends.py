@@ -62,6 +62,8 @@ def fake_backend(library: ScriptLibrary) -> Backend:
             return error
 
     def run(command: Command[Any]) -> Any:
+        for one in command.ahead:
+            send(one)
         reply = send(spell(node, command))
         if isinstance(reply, NoScriptError):
             send(load(node, command))

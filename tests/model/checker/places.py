@@ -63,6 +63,7 @@ def seen_in(space: Keyspace, keys: PartitionKeys) -> Snapshot:
     seen.bodies = set(space.hash(keys.bodies))
     seen.pending = dict(space.hash(keys.pending))
     seen.big = set(space.hash(keys.big))
+    seen.unadopted = set(space.hash(keys.incoming)) - seen.big
     seen.ids = set(space.hash(keys.ids))
     seen.id_expiry = dict(space.scores(keys.id_expiry))
     scheduled = space.scores(keys.scheduled)

@@ -16,6 +16,7 @@ from rqretry.core.errors import (
     StoreUnavailable,
 )
 from rqretry.core.message import OutgoingMessage
+from rqretry.protocol.large_body import LARGE
 from tests.model.simulation.calls import require
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.loop import Process
@@ -25,6 +26,8 @@ from tests.model.simulation.world import World
 
 BULKS = (5, 7, 12)
 """Messages of a bulk; a call takes three, so these are up to four calls to one partition."""
+_LARGE_SHARE = 0.05
+"""Of the messages that are not published in bulk."""
 
 
 class Author:
@@ -77,8 +80,14 @@ def _messages(world: World, name: str, count: int, *, delays: bool) -> list[Outg
             options["message_group"] = f"k{number}"
         if plan.own_ids and chance.share(f"{mine}/own id") < 0.5:
             options["id"] = "own-" + mine.replace("/", "-")
-        made.append(OutgoingMessage(body={"n": mine}, **options))
+        made.append(OutgoingMessage(body=_body(world, mine), **options))
     return made
+
+
+def _body(world: World, name: str) -> dict[str, str]:
+    """A few are large: those reach the server in front of the script that publishes them."""
+    large = world.chance.share(f"{name}/large") < _LARGE_SHARE
+    return {"n": name, "x": "x" * LARGE} if large else {"n": name}
 
 
 def _bulk(world: World, name: str) -> list[OutgoingMessage]:

@@ -27,7 +27,7 @@ return out
 _PARTITION = (
     ("k", "bodies"), ("h", "pending"), ("z", "scheduled"), ("l", "backlog"), ("h", "half_of"),
     ("z", "halves"), ("h", "message_groups"), ("h", "counters"),
-    ("z", "kept"), ("k", "kept_bodies"),
+    ("z", "kept"), ("k", "kept_bodies"), ("k", "incoming"), ("k", "big"),
 )  # fmt: skip
 _GROUP = (
     ("l", "ready"), ("l", "retry"), ("z", "inflight"), ("z", "dead"), ("h", "attempts"),
@@ -71,6 +71,8 @@ class Looker:
         """Everything that says where a message is: of the partition, and of each group."""
         at = len(_PARTITION)
         ours = {name: _READ[kind](r) for (kind, name), r in zip(_PARTITION, reply, strict=False)}
+        unadopted = {*ours["incoming"]} - {*ours["big"]}
+        ours["bodies"] = [id_ for id_ in ours["bodies"] if id_ not in unadopted]
         groups: dict[str, Held] = {}
         for name in names:
             mine = reply[at : at + len(_GROUP)]

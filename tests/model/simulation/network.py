@@ -48,6 +48,16 @@ class Faults:
 NO_FAULTS = Faults()
 
 
+def with_bodies(requests: Requests, request_parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A call of a script with the large bodies that were written in front of it."""
+    written = [parts for parts in requests if parts[0] == "HSETNX"]
+    if not written:
+        return request_parts
+    sums, bodies = written[::2], written[1::2]
+    stored = {b"\0" + str(s[3]).encode(): b[3] for s, b in zip(sums, bodies, strict=True)}
+    return tuple(stored.get(part, part) for part in request_parts)
+
+
 class Line:
     """A connection of a process."""
 
@@ -210,10 +220,20 @@ class Network:
         most = len(flight.requests)
         if short:
             most = self.chance.whole(f"{flight.name}/most", 0, most - 1)
+        queued: list[tuple[Any, ...]] | None = None
         for request_parts in flight.requests[:most]:
             if self._down():
                 return
-            if request_parts[0] == "BZPOPMIN":
+            if request_parts[0] == "MULTI":
+                queued = []
+                flight.done.append(b"OK")
+            elif request_parts[0] == "EXEC":
+                flight.done.append(self._execute_queued(flight, queued or []))
+                queued = None
+            elif queued is not None:
+                queued.append(request_parts)
+                flight.done.append(b"QUEUED")
+            elif request_parts[0] == "BZPOPMIN":
                 flight.done.append(await self._block(flight, request_parts))
             else:
                 flight.done.append(self._execute(flight, request_parts))
@@ -221,8 +241,17 @@ class Network:
     async def _repeat(self, flight: Flight) -> None:
         await asyncio.sleep(self.faults.latest_s * self.chance.share(f"{flight.name}/again"))
         for request_parts in flight.requests:
-            if request_parts[0] == "EVALSHA" and not self._down():
+            if request_parts[0] in ("EVALSHA", "HSETNX") and not self._down():
                 self._execute(flight, request_parts)
+
+    def _execute_queued(self, flight: Flight, queued: list[tuple[Any, ...]]) -> Any:
+        """A transaction: what is refused when it is queued keeps all of it from being executed."""
+        replies: list[Any] = []
+        for request_parts in queued:
+            replies.append(self._execute(flight, request_parts))
+            if request_parts[0] != "EVALSHA" and isinstance(replies[-1], ResponseError):
+                return replies[-1]
+        return replies
 
     def _execute(self, flight: Flight, request_parts: tuple[Any, ...]) -> Any:
         verb = verb_of(request_parts, self.server.verbs)
@@ -251,6 +280,7 @@ class Network:
         sent_sum = 0 if verb == "register" else self.server.sent_sum
         self.note(f"{flight.name} {verb} {crc32(repr(stated).encode(), sent_sum):08x}")
         cut = isinstance(reply, ResponseError) and ("cut" in str(reply) or self.server.denies)
+        request_parts = with_bodies(flight.requests, request_parts)
         self.executed(verb, request_parts, reply, seen, cut=cut)
         self._wake(request_parts)
         return reply

@@ -74,7 +74,7 @@ class Publishes(Reading):
                 return
         stale = version != place.route.version
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
-        if stale:
+        if stale or status == "AGAIN":  # another body was left behind under an id of the caller's
             return
         require(status == "OK", f"publish answered {status}")
         verdicts = "".join(self._publish_one(place, message) for message in messages)
@@ -172,7 +172,7 @@ class Publishes(Reading):
             return
         stale = version != place.route.version
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
-        if stale:
+        if stale or status == "AGAIN":
             return
         for at, recorded in zip(range(5, len(args), 7), reply[2].decode(), strict=True):
             number, id_, data, digest, tag, name = args[at : at + 6]
