@@ -95,13 +95,15 @@ local function within_bounds()
 end
 
 members = #members > 0 and within_bounds() or members
-local live, targets = {}, {}
+local live, targets, lost = {}, {}, {}
 local function find_bodies()
   local everybody = bytes_of_groups()
   for i, member in ipairs(members) do
     local id = string.match(member, '^%S+')
     if call('HEXISTS', bodies, id) == 1 then
       live[#live + 1], targets[#targets + 1] = id, asked[i] or everybody
+    else
+      lost[#lost + 1] = id
     end
   end
 end
@@ -186,6 +188,13 @@ local function forget_unwanted()
   end
 end
 
+-- What has no body any more: a commit that was cut and repeated has numbered it again.
+local function forget_lost()
+  if #lost > 0 and clock.order then
+    call('HDEL', message_groups, unpack(lost))
+  end
+end
+
 local function show_all()
   local data, body_of = call('HMGET', bodies, unpack(live)), {}
   for i, id in ipairs(live) do
@@ -207,6 +216,7 @@ end
 if #live > 0 then
   write()
 end
+forget_lost()
 if #members > 0 then
   call('ZREM', scheduled, unpack(members))
 end

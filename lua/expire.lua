@@ -100,7 +100,7 @@ local function drop_leftovers()
     drop(committed)
   end
   if #orphans > 0 then
-    finish_orphans(keys, orphans)
+    finish_in_order(keys, orphans, orphans, true)
     call('HDEL', pending, unpack(orphans))
     drop(orphans)
     call('HINCRBY', counters, 'orphan:' .. group, #orphans)

@@ -180,7 +180,7 @@ local function write()
   end
   call('HSET', attempts, unpack(written))
   if keys.used then
-    load_ordering()(keys, died, {})
+    load_ordering()(keys, died, {}, true)
   end
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
   ended = call('ZREM', inflight, unpack(done))

@@ -45,7 +45,7 @@ local call = redis.call
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
 -- @include message_group_order
-  return message_group_of, finish_orphans, finish_in_order
+  return message_group_of, finish_in_order
 end
 
 -- What is needed only where the numbers of leases are looked into, or a message has an entry.
@@ -301,6 +301,8 @@ local function forget_leftovers()
     call('HDEL', deaths, unpack(strays))
   end
   if #orphans > 0 then
+    call('HDEL', failures, unpack(orphans))
+    call('HDEL', attempts, unpack(orphans))
     call('HDEL', pending, unpack(orphans))
     call('HINCRBY', counters, 'orphan:' .. group, #orphans)
   end
@@ -340,11 +342,9 @@ local function write_in_flight()
 end
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
-  local _, finish_orphans, finish_in_order = load_ordering()
+  local _, finish_in_order = load_ordering()
   finish_in_order(keys, strays, {})
-  if #orphans > 0 then
-    finish_orphans(keys, orphans)
-  end
+  finish_in_order(keys, orphans, orphans, true)
 end
 local function trim_lists()
   if scanned > 0 then

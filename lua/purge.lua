@@ -43,14 +43,15 @@ if #purged > 0 then
   call('HDEL', failures, '') -- these change nothing: what cannot be removed is not forgotten
   call('ZREM', location, '')
   -- The body of a dead letter is not that of a group that looks at it.
-  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged, true)
+  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
-  finish_in_order(keys, purged, last)
+  finish_in_order(keys, purged, last, true)
   call('ZREM', inflight, unpack(purged))
   forget_fingerprints(keys, purged)
   call('HDEL', deaths, unpack(purged))
   call('ZREM', location, unpack(purged))
+  free_ids(keys, last)
   call('HINCRBY', counters, 'purge:' .. group, #purged)
   append_history(clock, meta, events, 'purge', group, actor, purged, '', '')
 end

@@ -6,7 +6,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config order heads message_groups attempts failures bodies big pending ids_key id_expiry
-         events counters keyed message_keys
+         events counters keyed message_keys dead
   ARGV   group actor membership ('' or the byte that the group had: under another one nothing is done),
          then members of the order
   REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
@@ -23,32 +23,35 @@ local call = redis.call
 -- @include message_group_order
 
 -- @bind keys
-local members, names = { unpack(ARGV, 4) }, {}
+local members, names, asked = { unpack(ARGV, 4) }, {}, {}
 
 for i, member in ipairs(members) do
   names[i] = string.match(member, '^%Z+')
+  asked[i] = id_of_member(member, names[i])
 end
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
 local here = scores_under(membership, byte, order, members)
-local known = call('HMGET', heads, unpack(names))
-local verdicts, gone, ids, seen, asked = {}, {}, {}, {}, {}
+local known, is_dead = call('HMGET', heads, unpack(names)), call('ZMSCORE', dead, unpack(asked))
+local verdicts, gone, ids, seen = {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local id = id_of_member(member, names[i])
-  local blocked = here[i] and known[i] ~= id and not seen[id]
-  verdicts[i], seen[id], asked[i] = blocked and 'OK' or 'GONE', true, id
+  local id = asked[i]
+  -- Who is dead stands here only where a call was cut; the dead letter is not what is purged.
+  local blocked = here[i] and known[i] ~= id and not is_dead[i] and not seen[id]
+  verdicts[i], seen[id] = blocked and 'OK' or 'GONE', true
   gone[#gone + 1] = blocked and member or nil
   ids[#ids + 1] = blocked and id or nil
 end
 put_off(keys, asked, ids, verdicts)
 if #ids > 0 then
-  local last = forget(keys, byte, clock.now, ids, true)
+  local last = forget(keys, byte, clock.now, ids)
   call('HDEL', failures, unpack(ids))
   call('HDEL', attempts, unpack(ids))
   if #last > 0 then
     call('HDEL', message_groups, unpack(last))
   end
   call('ZREM', order, unpack(gone, 1, #ids))
+  free_ids(keys, last)
   call('HINCRBY', counters, 'purge:' .. group, #ids)
   append_history(clock, meta, events, 'purge', group, actor, ids, '', '')
 end

@@ -51,17 +51,19 @@ local gone = pick(ids, taken)
 if #kept > 0 then
   call('RPUSH', location, unpack(kept))
 end
+local last = {}
 if #gone > 0 then
   -- The body of a dead letter is not that of a group that looks at it.
-  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone, true)
+  last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
-  finish_in_order(keys, gone, last)
+  finish_in_order(keys, gone, last, true)
 end
 finish_in_order(keys, over, {}) -- the call that ended them may have been cut before the next ones went out
 if window > 0 then
   call('LTRIM', location, window, -1)
 end
+free_ids(keys, last)
 if #gone > 0 then
   call('HINCRBY', counters, 'purge:' .. group, #gone)
   append_history(clock, meta, events, 'purge', group, actor, gone, '', '')

@@ -21,15 +21,14 @@ local call = redis.call
 -- @bind keys
 
 local clock = read_clock(meta)
-if call('HEXISTS', keys.bodies, id) == 0 then
-  return call('HEXISTS', keys.ids_key, id) == 1 and 'LATE' or 'GONE' -- removed by hand, it is free
-end
 local due = call('ZSCORE', scheduled, member)
 if not due or tonumber(due) <= time_of(clock, due) then
-  return 'LATE'
+  local known = call('HEXISTS', keys.bodies, id) + call('HEXISTS', keys.ids_key, id) > 0
+  return known and 'LATE' or 'GONE' -- removed by hand, it is free
 end
-forget(keys, '', clock.now, { id }, true)
+local last = forget(keys, '', clock.now, { id })
 call('ZREM', scheduled, member)
+free_ids(keys, last)
 call('HINCRBY', counters, 'recall', 1)
 append_history(clock, meta, events, 'recall', '', worker, { id }, '', '')
 return 'OK'

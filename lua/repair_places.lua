@@ -161,7 +161,7 @@ function repairs.lost(id)
   if view or call('HEXISTS', bodies, id) == 1 or not is_out(keys, id) then
     return false
   end
-  finish_orphans(keys, { id })
+  finish_in_order(keys, { id }, { id }, true)
   call('HDEL', pending, id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)

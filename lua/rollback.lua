@@ -6,7 +6,7 @@ local call = redis.call
   A batch per call.
 
   FLAGS  allow-oom
-  KEYS   meta halves half_of closed bodies big ids_key events counters keyed message_keys
+  KEYS   meta halves half_of closed bodies big pending ids_key id_expiry events counters keyed message_keys
   ARGV   transaction worker limit
   REPLY  halves removed, halves left
   COST   O(limit * log halves); 17 commands, 3 more where some have message keys
@@ -17,8 +17,9 @@ local call = redis.call
 -- @include halves
 -- @include message_keys
 -- @include within_bytes
+-- @include forget
 
--- @bind
+-- @bind keys
 
 local clock = read_clock(meta)
 local members, ids = halves_of(halves, transaction, limit), {}
@@ -26,15 +27,13 @@ close_transaction(closed, clock.now, transaction)
 for i, member in ipairs(members) do
   ids[i] = read_half(member).id
 end
-local within = within_bytes({ big = big, keyed = keyed }, ids)
+local within = within_bytes(keys, ids)
 members, ids = { unpack(members, 1, within) }, { unpack(ids, 1, within) }
 if #ids > 0 then
-  call('HDEL', ids_key, unpack(ids))
-  call('HDEL', big, unpack(ids))
-  forget_keys(keyed, message_keys, ids)
-  call('HDEL', bodies, unpack(ids))
+  forget(keys, '', clock.now, ids)
   call('HDEL', half_of, unpack(ids))
   call('ZREM', halves, unpack(members))
+  free_ids(keys, ids)
   call('HINCRBY', counters, 'rollback', #ids)
   append_history(clock, meta, events, 'rollback', '', worker, ids, '', '')
 end

@@ -34,7 +34,7 @@ local call = redis.call
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
 -- @include message_group_order
-  return finish_in_order, finish_orphans
+  return finish_in_order
 end
 
 -- Likewise, what keeps bodies only where they are kept.
@@ -107,15 +107,6 @@ local function finish_with()
   return forget(keys, byte, clock.now, done)
 end
 
--- Where a call that was cut has ended a message, the last of the other groups may have forgotten its message group.
-local function let_next_go(last, had_ended)
-  local finish_in_order, finish_orphans = load_ordering()
-  finish_in_order(keys, done, last)
-  if had_ended then
-    finish_orphans(keys, last)
-  end
-end
-
 if #done > 0 then
   local last, had_ended = finish_with()
   if #failed_before > 0 then
@@ -123,7 +114,7 @@ if #done > 0 then
     call('HDEL', attempts, unpack(failed_before))
   end
   if keys.used then
-    let_next_go(last, had_ended)
+    load_ordering()(keys, done, last, had_ended)
   end
   call('ZREM', inflight, unpack(done))
   wake_if_below_limit(most, inflight, wake, #done)

@@ -32,7 +32,7 @@ local function end_deliveries(ids, entries, how)
     end
     call('HSET', failures, unpack(changed))
     call('HSET', attempts, unpack(written))
-    finish_in_order(keys, newly_dead, {})
+    finish_in_order(keys, newly_dead, {}, true)
     drop_given_up(policy, plan, keys.deaths, attempts, failures)
     ended = call('ZREM', inflight, unpack(ids))
     wake_if_below_limit(policy.max_inflight, inflight, wake, #ids)

@@ -46,10 +46,11 @@ local function start_id_expiry(keys, now, ids)
   end
 end
 
--- Whoever removes a message may publish its id again at once. The lease numbers of that one must not be those of
--- this one: without these fields the next lease raises them (include/lease_numbers.lua).
+-- Whoever removes a message may publish its id again at once; called last, when nothing is left of the message that a
+-- repeated call could take for the new one. The lease numbers of that one must not be those of this one: without these
+-- fields the next lease raises them (include/lease_numbers.lua).
 local function free_ids(keys, ids)
-  if call('HLEN', keys.ids_key) > 0 then
+  if #ids > 0 and call('HLEN', keys.ids_key) > 0 then
     call('HDEL', keys.meta, 'floor', 'incarnation')
     call('HDEL', keys.ids_key, unpack(ids))
     call('ZREM', keys.id_expiry, unpack(ids))
@@ -57,19 +58,14 @@ local function free_ids(keys, ids)
 end
 
 -- Returns those whose body is gone, and whether one of them had none any more: a call that was cut has ended it.
--- Their ids are remembered, or free if they are removed by hand.
-local function forget(keys, byte, now, ids, by_hand)
+local function forget(keys, byte, now, ids)
   local last = ids
   if call('EXISTS', keys.pending, keys.ids_key, keys.big, keys.keyed) > 0 then -- one question for four
     last = clear_bytes(keys.pending, byte, ids)
     if #last == 0 then
       return last, false
     end
-    if by_hand then
-      free_ids(keys, last)
-    else
-      start_id_expiry(keys, now, last)
-    end
+    start_id_expiry(keys, now, last)
     if call('HLEN', keys.big) > 0 then
       call('HDEL', keys.big, unpack(last))
     end

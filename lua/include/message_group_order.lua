@@ -297,40 +297,37 @@ local function leave_order(o, ids, slots)
   end
 end
 
--- Messages without a body, which a call that was cut left in a list or in flight. Their message group
--- may be forgotten too, so that only the heads tell what they hold up; then these are looked through, if
+-- Where a message group is forgotten, only the heads tell what a message holds up: these are looked through, if
 -- there are not too many (else rqretry fsck finds what is held up).
-local function finish_orphans(o, orphans)
-  if not o.used then
-    return
+local function find_forgotten(o, ids, slots)
+  local forgotten, name_of = false, {}
+  for i = 1, #ids do
+    forgotten = forgotten or not slots[i]
   end
-  local slots, lost, name_of = call('HMGET', o.message_groups, unpack(orphans)), false, {}
-  for i = 1, #orphans do
-    lost = lost or not slots[i]
-  end
-  if lost and o.ordered == '1' and call('HLEN', o.heads) <= LOOKED_THROUGH then
+  if forgotten and call('HLEN', o.heads) <= LOOKED_THROUGH then
     local heads = call('HGETALL', o.heads)
     for i = 1, #heads, 2 do
       name_of[heads[i + 1]] = heads[i]
     end
   end
-  for i, id in ipairs(orphans) do
+  for i, id in ipairs(ids) do
     slots[i] = slots[i] or name_of[id] and order_slot(0, name_of[id])
   end
-  if o.ordered == '1' then
-    leave_order(o, orphans, slots)
-  end
-  call('HDEL', o.message_groups, unpack(orphans))
 end
 
--- A group is finished with these; `last` are those that no group is owed any more. `o.used` is nil
--- while no message of the partition has ever had a message group.
-local function finish_in_order(o, ids, last)
+-- A group is finished with these; `last` are those that no group is owed any more. `look`: some of them may have no
+-- body any more, since a call was cut; then the last of the other groups may have forgotten their message groups.
+-- `o.used` is nil while no message of the partition has ever had a message group.
+local function finish_in_order(o, ids, last, look)
   if not o.used or #ids == 0 then
     return
   end
   if o.ordered == '1' then
-    leave_order(o, ids, call('HMGET', o.message_groups, unpack(ids)))
+    local slots = call('HMGET', o.message_groups, unpack(ids))
+    if look then
+      find_forgotten(o, ids, slots)
+    end
+    leave_order(o, ids, slots)
   end
   if #last > 0 then
     call('HDEL', o.message_groups, unpack(last))

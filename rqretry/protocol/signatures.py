@@ -82,7 +82,7 @@ purge: meta config attempts failures location deaths bodies big pending ids_key 
     events counters ready wake order heads message_groups dead keyed message_keys fingerprints |
     group actor membership, then ids
 purge_blocked: meta config order heads message_groups attempts failures bodies big pending ids_key
-    id_expiry events counters keyed message_keys | group actor membership, then members of
+    id_expiry events counters keyed message_keys dead | group actor membership, then members of
     the order
 purge_list: meta config location attempts failures dead inflight bodies big pending ids_key
     id_expiry events counters ready wake order heads message_groups keyed message_keys | group
@@ -115,8 +115,8 @@ repair_places: meta config ready retry inflight attempts failures dead deaths du
 replay: meta config ready inflight attempts failures dead bodies big pending kept kept_bodies
     location events counters wake order heads message_groups keyed message_keys | group actor
     record since upto limit:number route:number
-rollback: meta halves half_of closed bodies big ids_key events counters keyed message_keys |
-    transaction worker limit:number
+rollback: meta halves half_of closed bodies big pending ids_key id_expiry events counters keyed
+    message_keys | transaction worker limit:number
 roster: meta workers worker_details | after_ms:number
 scan_blocked: meta order heads failures | after count:number
 scan_group: meta location attempts failures | structure offset:number count:number

@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.group_rules import source_of
 from rqretry.catalog.store import NewerNamespace
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import BROADCAST, PUSH, GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.core.worker_info import groups_of
-from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.command import Command, Operation, batches, side_by_side
 from rqretry.protocol.maintain import live_workers, register
 from rqretry.transport.store import Store
 from rqretry.version import __version__
@@ -35,6 +36,8 @@ PROOF_S = 1.5
 _AGAIN_S = 0.25
 _LAST_CALL_S = 1.0
 _MOST_REFUSED = 5
+_JOINED_AT_ONCE = 8
+"""How many groups join again at once: they may all change the record of one topic."""
 _MINUTE_S = 60.0
 
 
@@ -203,6 +206,27 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
     settings = _settings(spec, explicit=explicit)
     record = yield from catalog.join(spec.group, _kind(spec), spec.topics, **settings)
     return 0 if spec.broadcast else record.max_retries
+
+
+def join_again(catalog: Catalog, specs: Sequence[ConsumerSpec]) -> Operation[None]:
+    """Subscribe the groups of a worker side by side; an error keeps out its own group alone.
+
+    Raises:
+        StoreUnavailable: Not all can be joined now.
+    """
+    for views in (False, True):  # a group comes before those that consume its dead letters
+        chosen = [spec for spec in specs if bool(source_of(spec.group, spec.topics)) is views]
+        for some in batches(chosen, _JOINED_AT_ONCE):
+            yield from side_by_side([_join_again(catalog, spec) for spec in some])
+
+
+def _join_again(catalog: Catalog, spec: ConsumerSpec) -> Operation[None]:
+    try:
+        yield from apply_spec(catalog, spec, explicit=False)
+    except StoreUnavailable:
+        raise
+    except RqretryError as error:
+        log.warning("group %s cannot be joined again: %s", spec.group, error)
 
 
 def check_specs(

@@ -39,6 +39,7 @@ from rqretry.worker.registration import (
     Registration,
     apply_spec,
     check_specs,
+    join_again,
 )
 from rqretry.worker.schedule_loop import ScheduleLoop
 from rqretry.worker.settle import Settler
@@ -305,13 +306,7 @@ class Worker:
         """A partition does not know the group: the server lost its data, or a copy is missing."""
         log.warning("a partition does not know its group, joining again")
         self._catalog = self._new_catalog()
-        for spec in self._specs:
-            try:
-                await self._store.perform(apply_spec(self._catalog, spec, explicit=False))
-            except StoreUnavailable:
-                raise
-            except RqretryError as error:
-                log.warning("group %s cannot be joined again: %s", spec.group, error)
+        await self._store.perform(join_again(self._catalog, self._specs))
 
     def _new_catalog(self) -> Catalog:
         catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)

@@ -26,14 +26,14 @@ def ordered_leased(world: World, *names: str, **settings: Any) -> None:
     assert world.lease().ids == ["a", "c", "d"]
 
 
-def ordered_overdue(world: World, **settings: Any) -> None:
-    ordered_leased(world, **settings)
+def ordered_overdue(world: World, *names: str, **settings: Any) -> None:
+    ordered_leased(world, *names, **settings)
     world.advance(VISIBILITY_MS)
 
 
-def ordered_dead(world: World) -> None:
+def ordered_dead(world: World, *names: str) -> None:
     """Message a is dead, and b is out."""
-    ordered_leased(world)
+    ordered_leased(world, *names)
     world.fail(failure("a", level=-1))
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from rqretry import Client
 from rqretry.core.parts import parts_of
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.protocol.command import Command, Operation
 from rqretry.transport.store import Store
 from rqretry.worker import fetch, wakeups
+from rqretry.worker.registration import join_again
 from tests.contract.integration.harness import Lab, Seen, until
 
 MANY = 120
@@ -93,19 +95,20 @@ async def test_many_that_are_woken_together_are_leased_from_together(
     assert executed(lab, "bzpopmin") - before < MANY / 4
 
 
+def counted(operation: Operation[Any]) -> Operation[tuple[int, Any]]:
+    """How many round trips an operation takes, and its answer."""
+    calls, answer = 0, None
+    while True:
+        try:
+            step = operation.send(answer)
+        except StopIteration as end:
+            return calls, end.value
+        calls += 1
+        answer = yield step
+
+
 async def test_a_group_of_many_topics_joins_with_a_few_calls(lab: Lab) -> None:
     names, client = many_topics(lab), lab.client()
-
-    def counted(operation: Operation[Any]) -> Operation[tuple[int, Any]]:
-        calls, answer = 0, None
-        while True:
-            try:
-                step = operation.send(answer)
-            except StopIteration as end:
-                return calls, end.value
-            calls += 1
-            answer = yield step
-
     for group in ("new", "g"):  # one joins again
         join = parts_of(client).catalog.join(group, "push", names)
         calls, record = parts_of(client).store.perform(counted(join))
@@ -116,6 +119,25 @@ async def test_a_group_of_many_topics_joins_with_a_few_calls(lab: Lab) -> None:
     )
     assert len(places) == MANY
     assert calls < MANY / 4
+
+
+async def test_eight_groups_of_a_worker_join_again_in_the_round_trips_of_a_few(lab: Lab) -> None:
+    app, client = lab.app(), lab.client()
+    for number in range(8):
+        app.consumer("t", group=f"g{number}")(print)
+    app.consumer("%DLQ%g0", group="view")(print)
+    specs = parts_of(app).consumers
+    store, catalog = parts_of(client).store, parts_of(client).catalog
+
+    calls, _ = store.perform(counted(join_again(catalog, specs)))
+
+    assert [group.name for group in client.admin.groups()] == [spec.group for spec in specs]
+    elsewhere = Client(lab.url, namespace="elsewhere")
+    with elsewhere:
+        of_one, _ = parts_of(elsewhere).store.perform(
+            counted(join_again(parts_of(elsewhere).catalog, specs[:1]))
+        )
+    assert calls < 4 * of_one
 
 
 async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:

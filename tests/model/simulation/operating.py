@@ -80,6 +80,7 @@ async def _operate(world: World, client: AsyncClient, name: str) -> None:
     elif verb == "promote":
         await admin.promote(group)
     elif verb == "purge":
-        await admin.purge(group, all=True)
+        state = chance.one(f"{name}/state", ("dead", "waiting_retry"))
+        await admin.purge(group, all=True, state=state)
     else:
         await admin.set_group(group, max_retries=chance.whole(f"{name}/limit", 0, 4))
