@@ -20,8 +20,9 @@ from rqretry.gateway.requests import Caller, Names
 from rqretry.transport.store import Store
 
 _LONGEST_POLL_S = 20 * 60.0
-_MARGIN_S = 0.3
-"""How long before its client stops waiting a poll is answered."""
+_MARGIN_S, _MARGIN = 0.3, 0.1
+"""How long before its client stops waiting a poll is answered, and in parts of the time that it
+waits: where thousands came late together, they do not all end in the last moment."""
 
 
 class Receiving:
@@ -96,7 +97,8 @@ class Receiving:
                     f"long_polling_timeout {wait_s:g} s must be from 0 to {_LONGEST_POLL_S:g} s",
                 )
         if caller.remaining_s is not None:
-            wait_s = min(wait_s, caller.remaining_s - _MARGIN_S)
+            margin_s = max(_MARGIN_S, _MARGIN * caller.remaining_s)
+            wait_s = min(wait_s, caller.remaining_s - margin_s)
         until = time.monotonic() + max(0.0, wait_s)
         return Poll(caller.client, most, round(duration_s * 1000), until)
 

@@ -14,6 +14,8 @@ from rqretry.gateway import groups, slots
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.groups import GroupReader
 from rqretry.gateway.protocol import v2
+from rqretry.gateway.receiving import Receiving
+from rqretry.gateway.requests import Caller, Names
 from rqretry.gateway.server import Gateway, Terms
 from rqretry.gateway.slots import Slots
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -105,6 +107,19 @@ async def test_a_process_waits_for_so_many_groups_and_refuses_further_ones(
     await until_open(made, 3)
     await raw.call("SendMessage", send(*(message("full", f"0{n}" + 32 * "6") for n in (1, 2))))
     assert [code for code, _ in await asyncio.gather(*polls)] == 3 * ["OK"]
+
+
+async def test_a_poll_ends_well_before_its_client_stops_waiting(
+    gateway: tuple[Gateway, Raw],
+) -> None:
+    calls = gateway[0].calls
+    store = calls.groups.store
+    receiving = Receiving(Names("default"), store, calls.groups, calls.leases)
+    client = calls.clients.heard("late")
+    for remaining_s, most in ((30.0, 20.0), (10.0, 9.0), (1.0, 0.7), (0.1, 0.0)):
+        began = time.monotonic()
+        poll = receiving._poll(asked("all", "many", 20), Caller(client, {}, remaining_s))
+        assert poll.until - began == pytest.approx(most, abs=0.1)
 
 
 async def test_calls_that_find_no_slot_are_refused_in_time(
