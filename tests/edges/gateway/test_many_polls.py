@@ -1,9 +1,13 @@
 """What receives that wait cost, however many there are: connections, calls and time."""
 
 import asyncio
+import resource
+import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,9 @@ import redis
 from rqretry import AsyncClient
 from rqretry.gateway import groups, slots
 from rqretry.gateway.access import AccessKeys
+from rqretry.gateway.front import Front, Probes
 from rqretry.gateway.groups import GroupReader
+from rqretry.gateway.metrics import Counted
 from rqretry.gateway.protocol import v2
 from rqretry.gateway.receiving import Receiving
 from rqretry.gateway.requests import Caller, Names
@@ -132,3 +138,40 @@ async def test_calls_that_find_no_slot_are_refused_in_time(
         assert await raw.code("SendMessage", send(message("busy"))) == "TOO_MANY_REQUESTS"
         assert (await raw.receive(asked("all", "busy")))[0] == "TOO_MANY_REQUESTS"
     assert await raw.code("SendMessage", send(message("busy"))) == "OK"
+
+
+async def test_a_connection_too_many_is_closed_at_once(tmp_path: Path) -> None:
+    counted, backend = Counted(), str(tmp_path / "grpc.sock")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = await asyncio.start_unix_server(greeted, backend)
+        front = Front(listening, backend, tls, Probes(lambda: None, str, counted))
+        assert front._most == resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+        front._most = 1
+        accepting = asyncio.create_task(front.serve())
+        where = listening.getsockname()
+        reader, writer = await asyncio.open_connection(*where)
+        writer.write(b"PRI")
+        assert await reader.readexactly(5) == b"hello"
+        refused, other = await asyncio.open_connection(*where)
+        assert await refused.read() == b""
+        assert counted.connections == 1
+        for each in (writer, other):
+            each.close()
+        for _ in range(500):
+            if counted.connections == 0:
+                break
+            await asyncio.sleep(0.01)
+        assert counted.connections == 0
+        accepting.cancel()
+        await asyncio.gather(accepting, return_exceptions=True)
+        server.close()
+        await server.wait_closed()
+
+
+async def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server that says hello and waits for the end."""
+    writer.write(b"hello")
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()
