@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from rqretry.cli.output import terminal
 from rqretry.client import Admin, Client
@@ -34,6 +41,19 @@ _DONE: Mapping[str, Callable[[Any], int]] = {
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Advance]:
     """A bar while the work inside lasts; `total` None: the amount is not known."""
+    with _bar(what, total) as (bar, task):
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def tasks_done() -> Iterator[Callable[[int, int], None]]:
+    """A bar for the tasks of a Spark job: called with how many are done, and how many there are."""
+    with _bar("tasks", None) as (bar, task):
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[tuple[Progress, TaskID]]:
     console = terminal(err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(
@@ -44,8 +64,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
         transient=True,
     )
     with bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+        yield bar, bar.add_task(what, total=total)
 
 
 @contextmanager
@@ -60,20 +79,6 @@ def performing(client: Client, what: str, total: int | None = None) -> Iterator[
     """What performs operations, with a bar that follows their progress."""
     with progress(what, total) as advance:
         yield _Watched(parts_of(client).store, advance)
-
-
-@contextmanager
-def tasks_done() -> Iterator[Callable[[int, int], None]]:
-    """A bar for the tasks of a Spark job: called with how many are done, and how many there are."""
-    with progress("tasks") as advance:
-        reported = 0
-
-        def show(done: int, _all: int) -> None:
-            nonlocal reported
-            advance(done - reported)
-            reported = done
-
-        yield show
 
 
 class _Watched:

@@ -6,14 +6,16 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rqretry import Client, DeadLetterFilter
 from rqretry.cli.dead_letter_export import exported
-from rqretry.cli.progress import watched
+from rqretry.cli.progress import tasks_done, watched
 from rqretry.protocol.command import Command, Operation, Pause
 from rqretry.protocol.operate import PurgeCount
 from tests.edges.cli.shell import CLEAN, Shell, dead_letter
@@ -56,6 +58,17 @@ def test_a_drop_counts_what_is_gone() -> None:
     with pytest.raises(StopIteration):
         operation.send(PurgeCount(3, 7))
     assert counts == [3]
+
+
+def test_the_tasks_of_a_spark_job_are_shown_with_how_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = StringIO()
+    screen = Console(file=shown, force_terminal=True, width=80)
+    monkeypatch.setattr("rqretry.cli.progress.terminal", lambda **_: screen)
+    with tasks_done() as report:
+        report(3, 8)
+    assert "3/8" in shown.getvalue()
 
 
 def test_an_export_reads_page_by_page_in_the_order_of_death(client: Client) -> None:

@@ -1,5 +1,7 @@
 """What operators rely on: verbs on much that is dead, and versions side by side."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.meta.mutation.case import Constant, Symbol, answers, drops
@@ -13,7 +15,19 @@ DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
 WRONG = "tests/contract/integration/test_what_callers_get_wrong.py::"
 LAB = "tests/contract/testing/test_promises.py::"
 FIRST = "tests/edges/cli/test_first_hour.py::"
+PROGRESS = "tests/edges/cli/test_progress.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
+
+
+def with_no_end(original: Any) -> Any:
+    """How many tasks there are is left out."""
+
+    @contextmanager
+    def tasks_done() -> Iterator[Any]:
+        with original() as report:
+            yield lambda done, _total: report(done, None)
+
+    return tasks_done
 
 
 def reading_all(original: Any) -> Any:
@@ -205,6 +219,8 @@ CASES = (
          f"{VERSIONS}test_fields_of_a_later_version_survive_every_change"),
     case("R36", "a worker does not look at the schema", Symbol("Registration._note", always(None)),
          f"{VERSIONS}test_a_worker_stops_when_a_newer_version_takes_the_namespace"),
+    case("R150", "nobody learns how many tasks there are", Symbol("tasks_done", with_no_end),
+         f"{PROGRESS}test_the_tasks_of_a_spark_job_are_shown_with_how_many_there_are"),
     case("R36", "the schema is read once", Symbol("CatalogStore.open", read_once),
          f"{VERSIONS}test_a_simple_consumer_and_an_operator_stop_too"),
     case("R36", "one damaged record stops everything", Symbol("Records.all", all_or_nothing),
