@@ -1,4 +1,4 @@
-"""docs/spark.md: its tour runs, block after block."""
+"""docs/spark.md: its tour runs, block after block, up to what needs a cluster."""
 
 import ast
 import re
@@ -13,14 +13,17 @@ from tests.edges.spark.pipeline import Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCKS = BLOCK.findall(PAGE)
+HERE = BLOCK.findall(PAGE.partition("\n## On a cluster\n")[0])
+"""Those that need no other machine."""
 
 
 @pytest.mark.campaign
 def test_the_tour_runs(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RQRETRY_NAMESPACE", pipeline.namespace)
-    code = "\n".join(BLOCKS).replace("redis://localhost:6379/0", pipeline.url)
+    code = "\n".join(HERE).replace("redis://localhost:6379/0", pipeline.url)
     # The session is that of all tests: it stays, and does not see this test's environment.
     code = code.replace("spark.stop()", "")
     for name in ("finished", "orders.parquet", "archive"):  # the JVM has a folder of its own
