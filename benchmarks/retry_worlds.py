@@ -114,16 +114,15 @@ def run(worlds: int, simulations: int = 200) -> dict[str, Coverage]:
         world = World.of(MIXES[number % len(MIXES)], number)
         cases, policy = world.play(ARCHIVED, 0), TRIED[number % len(TRIED)]
         truth = Tally(1, 60_000)
-        for case in world.play(policy, 1):
-            truth.add(observed(case))
+        truth.add(observed(world.play(policy, 1)))
         rng = np.random.default_rng((number, 2))
         for forecast, coverage in (
             (Forecast(Model.of(cases), simulations, rng), model),
             (Forecast.naive(cases, simulations, rng), naive),
         ):
             tally = Tally(simulations, 60_000)
-            for case in cases:
-                tally.add(forecast.play(case, policy, 0))
+            for played in forecast.play(cases, policy, 0):
+                tally.add(played)
             coverage.add(tally, truth)
     return {"model": model, "naive": naive}
 

@@ -99,16 +99,15 @@ def back_test_of(groups: Mapping[Any, Sequence[Case]], size: int) -> list[dict[s
             if not mine or not others:
                 continue
             truth = Tally(1, _WINDOW_MS)
-            for case in mine:
-                truth.add(observed(case))
+            truth.add(observed(mine))
             rng = np.random.default_rng(fold)
             for coverage, forecast in (
                 (model, Forecast(Model.of(others), size, rng)),
                 (naive, Forecast.naive(others, size, rng)),
             ):
                 tally = Tally(size, _WINDOW_MS)
-                for case in mine:
-                    tally.add(forecast.play(case, policy, until, blind=True))
+                for played in forecast.play(mine, policy, until, blind=True):
+                    tally.add(played)
                 coverage.add(tally, truth)
     shares = {name: share for name, share, *_ in naive.rows()}
     return [

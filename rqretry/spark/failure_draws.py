@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rqretry.spark.failure_model import Edge, Flags, Floats, Kind, Outage, Seen, early_grid
 
@@ -42,11 +43,12 @@ class Draws:
         )
         return cls(tuple(chosen), outages)
 
-    def rates(self, number: int, at: Floats) -> Floats:
-        """How often a delivery of a kind fails by chance or by an outage, at these times."""
-        rate: Floats = self.kinds[number].chance
+    def rates(self, number: int, at: Floats, which: npt.NDArray[np.int64]) -> Floats:
+        """How often deliveries fail by chance or an outage, at these times in these simulations."""
+        rate: Floats = self.kinds[number].chance[which]
         for begun, ended, inside in self.outages[number]:
-            rate = np.where((begun <= at) & (at < ended), np.maximum(rate, inside), rate)
+            out = (begun[which] <= at) & (at < ended[which])
+            rate = np.where(out, np.maximum(rate, inside[which]), rate)
         return rate
 
 

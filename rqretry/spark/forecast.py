@@ -1,10 +1,12 @@
-"""What another retry policy would do with one message, many times over.
+"""What another retry policy would do with messages, many times over.
 
 The first delivery is the same under every policy, so it ends as it did. How each later one ends is
-drawn from the model of failures (failure_model.py), given what was seen of the message.
+drawn from the model of failures (failure_model.py), given what was seen of the message. Many
+messages are played at once: a table has a row for each, and a column for each simulation; its cells
+are numbered row by row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from rqretry.spark.retry_model import COMMITTED, DEAD, Candidate, Case
 
 MOST_ATTEMPTS = 10_000
 """A message that is tried more often is not followed further."""
+_AT_ONCE = 50_000
+"""About so many cells at a time: the arrays stay in the processor's cache."""
 _KEPT = 1000
 _DRAWS = 200
 _MOST_KINDS = 30
@@ -26,24 +30,24 @@ Ints = npt.NDArray[np.int64]
 
 
 class Played(NamedTuple):
-    """What became of a message, in each simulation.
+    """What became of messages: a row for each, with a column for each simulation.
 
     Attributes:
-        begun: When the deliveries began, and in which simulations there were such.
+        begun: When the first, second, ... deliveries began, and in which simulations.
         committed, dead: In which simulations it was; if neither, it was unfinished.
         deliveries: How many.
         busy: How long handlers ran; not a number if that is not known.
         took: From ready to committed; not a number if it was not, or that is not known.
-        drawn: Whether anything was.
+        drawn: How many of them had a delivery whose end was drawn.
     """
 
-    begun: Sequence[tuple[Floats, Flags]]
+    begun: Sequence[tuple[Floats, Ints]]
     committed: Flags
     dead: Flags
     deliveries: Ints
     busy: Floats
     took: Floats
-    drawn: bool
+    drawn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +141,16 @@ class Forecast:
         self._took = {kind: _resampled(seen, self.size, same) for kind, seen in took}
         self._late = _resampled(self.model.late, self.size, same)
 
-    def late(self) -> Floats:
-        """How long after they are due deliveries begin, in each simulation."""
-        return _one_of_each(self._late, np.arange(self.size), self.rng)
+    def late(self, which: Ints) -> Floats:
+        """How long after they are due deliveries of these simulations begin."""
+        return _one_of_each(self._late, which, self.rng)
 
-    def lasting(self, kind: Ints) -> Floats:
-        """How long deliveries that end so take, and their handlers, in each simulation."""
-        took = np.zeros((self.size, 2))
+    def lasting(self, kind: Ints, which: Ints) -> Floats:
+        """How long deliveries that end so take, and their handlers, in these simulations."""
+        took = np.zeros((len(kind), 2))
         for number in np.unique(kind).tolist():
             mine = np.flatnonzero(kind == number)
-            took[mine] = _one_of_each(self._took[number], mine, self.rng)
+            took[mine] = _one_of_each(self._took[number], which[mine], self.rng)
         return took
 
     @classmethod
@@ -159,103 +163,140 @@ class Forecast:
         rates = [float(np.mean(failed[number])) for number in sorted(failed)]
         return cls(Model.of(cases), size, rng, rates)
 
-    def play(self, case: Case, candidate: Candidate, until: int, *, blind: bool = False) -> Played:
-        """What would have become of a message.
+    def play(
+        self, cases: Sequence[Case], candidate: Candidate, until: int, *, blind: bool = False
+    ) -> Iterator[Played]:
+        """What would have become of messages; some of them at a time.
 
         Args:
-            case: What is known of it.
+            cases: What is known of each.
             candidate: The policy.
             until: The end of the history; where deliveries have no limit, it is followed so far.
-            blind: Whether the message's own deliveries are unknown, the first one, too.
+            blind: Whether the messages' own deliveries are unknown, the first one, too.
         """
-        return _Run(self, case, candidate, until, blind=blind).played()
+        for some in batched(cases, max(1, _AT_ONCE // self.size)):
+            yield _Run(self, some, candidate, until, blind=blind).played()
 
 
 class _Run:
-    """One message under one policy, in all simulations."""
+    """Messages under one policy, in all simulations."""
 
     def __init__(
-        self, forecast: Forecast, case: Case, candidate: Candidate, until: int, *, blind: bool
+        self,
+        forecast: Forecast,
+        cases: Sequence[Case],
+        candidate: Candidate,
+        until: int,
+        *,
+        blind: bool,
     ) -> None:
-        self._all, self._case, self._candidate = forecast, case, candidate
+        self._all, self._cases, self._candidate = forecast, cases, candidate
         self._until, self._blind = until, blind
-        self._start = case.attempts[0].begun
-        size = forecast.size
+        self._firsts = [case.attempts[0] for case in cases]
+        self._ready = np.array([case.ready for case in cases], float)
+        self._start = _column(one.begun for one in self._firsts)
+        self._shape = (len(cases), forecast.size)
         self._permanent: dict[int, Flags] = {}
         self._early: dict[int, Floats] = {}
-        self._deliveries = np.zeros(size, np.int64)
-        self._busy, self._took = np.full(size, np.nan), np.full(size, np.nan)
-        self._committed, self._dead = np.zeros(size, bool), np.zeros(size, bool)
-        self._expired = np.zeros(size, bool)
+        count = len(cases) * forecast.size
+        self._deliveries = np.zeros(count, np.int64)
+        self._busy, self._took = np.full(count, np.nan), np.full(count, np.nan)
+        self._committed, self._dead = np.zeros(count, bool), np.zeros(count, bool)
+        self._expired = np.zeros(count, bool)
 
     def played(self) -> Played:
         """Deliver until all simulations have ended."""
-        first, size = self._case.attempts[0], self._all.size
-        at, active, begun = np.full(size, float(self._start)), np.ones(size, bool), []
-        sure = not self._blind
-        if not (sure and first.how == "succeed"):
-            self._draw_sources()
+        cells = np.arange(len(self._busy))
+        begun: list[tuple[Floats, Ints]] = []
+        at = np.broadcast_to(self._start, self._shape).ravel()
+        self._draw_sources()
         for number in range(1, MOST_ATTEMPTS + 1):
-            if not active.any():
+            if not len(cells):
                 break
-            begun.append((at, active))
-            self._deliveries += active
-            kind = self._first() if sure and number == 1 else self._kinds(at, number)
-            took = self._all.lasting(kind)
-            if sure and number == 1:
-                took[:] = first.ended - first.begun, first.handler
-            handled = active & ~np.isnan(took[:, 1])
-            self._busy = np.where(handled, np.nan_to_num(self._busy) + took[:, 1], self._busy)
-            ended = at + took[:, 0]
-            good = active & (kind == SUCCESS)
-            self._committed |= good
-            if self._case.ready is not None:
-                self._took = np.where(good, ended - self._case.ready, self._took)
-            active = active & ~good
-            last = number == self._candidate.deliveries
-            over = active & (np.isin(kind, [*self._all.model.rejects]) | last)
-            self._dead |= over
-            active = active & ~over
-            if not active.any():
-                break
-            at = self._next(ended, kind, number)
-            if self._candidate.deliveries is None:
-                active = active & (at <= self._until)
-        drawn = not (sure and first.how == "succeed")
+            begun.append((at, cells % self._all.size))
+            at, cells = self._deliver(at, cells, number)
+        sure = () if self._blind else [one for one in self._firsts if one.how == "succeed"]
         return Played(
-            begun, self._committed, self._dead, self._deliveries, self._busy, self._took, drawn
+            begun,
+            self._committed.reshape(self._shape),
+            self._dead.reshape(self._shape),
+            self._deliveries.reshape(self._shape),
+            self._busy.reshape(self._shape),
+            self._took.reshape(self._shape),
+            drawn=len(self._firsts) - len(sure),
         )
 
-    def _first(self) -> Ints:
-        return np.full(self._all.size, self._all.model.number(self._case.attempts[0].kind))
+    def _deliver(self, at: Floats, cells: Ints, number: int) -> tuple[Floats, Ints]:
+        """The deliveries that begin now; when the next ones do, and which."""
+        self._deliveries[cells] += 1
+        kind, took, handler = self._ends(at, cells, number)
+        handled = cells[~np.isnan(handler)]
+        self._busy[handled] = np.nan_to_num(self._busy[handled]) + handler[~np.isnan(handler)]
+        ended = at + took
+        good = kind == SUCCESS
+        self._committed[cells[good]] = True
+        ready = self._ready[cells[good] // self._all.size]
+        self._took[cells[good]] = ended[good] - ready
+        last = number == self._candidate.deliveries
+        over = ~good & (np.isin(kind, [*self._all.model.rejects]) | last)
+        self._dead[cells[over]] = True
+        left = ~(good | over)
+        cells = cells[left]
+        at = self._next(ended[left], kind[left], cells, number)
+        if self._candidate.deliveries is None:
+            followed = at <= self._until
+            at, cells = at[followed], cells[followed]
+        return at, cells
 
-    def _next(self, ended: Floats, kind: Ints, number: int) -> Floats:
+    def _ends(self, at: Floats, cells: Ints, number: int) -> tuple[Ints, Floats, Floats]:
+        """How deliveries that begin at these times end, how long they take, and their handlers."""
+        if number > 1 or self._blind:
+            kind = self._kinds(at, cells, number)
+            took = self._all.lasting(kind, cells % self._all.size)
+            return kind, took[:, 0], took[:, 1]
+        rows, model = cells // self._all.size, self._all.model
+        kinds = np.array([model.number(one.kind) for one in self._firsts])
+        took = np.array([(one.ended - one.begun, one.handler) for one in self._firsts], float)
+        return kinds[rows], took[rows, 0], took[rows, 1]
+
+    def _next(self, ended: Floats, kind: Ints, cells: Ints, number: int) -> Floats:
         expired = np.isin(kind, [*self._all.model.expires])
-        at_once = expired & ~self._expired
-        self._expired |= expired
-        wait = self._candidate.waits(number, self._all.size, self._all.rng)
-        return ended + np.where(at_once, 0.0, wait) + self._all.late()
+        at_once = expired & ~self._expired[cells]
+        self._expired[cells] |= expired
+        wait = self._candidate.waits(number, len(cells), self._all.rng)
+        late = self._all.late(cells % self._all.size)
+        return ended + np.where(at_once, 0.0, wait) + late
 
     def _draw_sources(self) -> None:
-        """Whether the message is permanent or early, kind by kind, by what is seen of it."""
+        """Whether messages are permanent or early, kind by kind, by what is seen of them."""
         for number, kind in enumerate(self._all.draws.kinds):
             if not (kind.permanent.any() or kind.early.any()):
                 continue
-            seen = _unseen() if self._blind else self._seen(number, kind)
+            seen = self._seen(number, kind)
             chance, permanent, early = kind.sources(seen)
-            drawn = self._all.rng.random(self._all.size) * (chance + permanent + early)
-            self._permanent[number] = (chance <= drawn) & (drawn < chance + permanent)
+            drawn = self._all.rng.random(self._shape) * (chance + permanent + early)
+            self._permanent[number] = ((chance <= drawn) & (drawn < chance + permanent)).ravel()
             low, high = kind.early_at(seen.since), kind.early_at(seen.until)
-            lasts = kind.early_for(low + (high - low) * self._all.rng.random(self._all.size))
+            lasts = kind.early_for(low + (high - low) * self._all.rng.random(self._shape))
             is_early = drawn >= chance + permanent
-            self._early[number] = np.where(is_early & (early > 0), self._start + lasts, -np.inf)
+            until = np.where(is_early & (early > 0), self._start + lasts, -np.inf)
+            self._early[number] = until.ravel()
 
     def _seen(self, number: int, kind: Kind) -> Seen:
+        outside = [one.outside for one in kind.outages]
+        seen = [(0.0, 0.0, 0.0, np.inf)] * len(self._cases)
+        if not self._blind:
+            seen = [self._seen_of(case, number, outside) for case in self._cases]
+        return Seen(*map(_column, zip(*seen, strict=True)))
+
+    def _seen_of(
+        self, case: Case, number: int, outside: Sequence[tuple[float, float]]
+    ) -> tuple[float, float, float, float]:
         failed = succeeded = 0
         since, until = 0.0, np.inf
-        model, outside = self._all.model, [one.outside for one in kind.outages]
-        for one in self._case.attempts:
-            which, elapsed = model.number(one.kind), float(one.begun - self._start)
+        model, start = self._all.model, case.attempts[0].begun
+        for one in case.attempts:
+            which, elapsed = model.number(one.kind), float(one.begun - start)
             out = any(low < one.begun < high for low, high in outside)
             if out or which not in (number, SUCCESS):
                 continue
@@ -263,31 +304,28 @@ class _Run:
                 succeeded, until = succeeded + 1, min(until, elapsed)
             else:
                 failed, since = failed + 1, max(since, elapsed)
-        return Seen(*(np.array([float(value)]) for value in (failed, succeeded, since, until)))
+        return failed, succeeded, since, until
 
-    def _kinds(self, at: Floats, attempt: int) -> Ints:
+    def _kinds(self, at: Floats, cells: Ints, attempt: int) -> Ints:
         """How deliveries that begin at these times end."""
+        which, rng = cells % self._all.size, self._all.rng
         if self._all.rates:
             rate = self._all.rates[min(attempt, len(self._all.rates)) - 1]
-            return np.where(self._all.rng.random(self._all.size) < rate, 0, SUCCESS)
-        size, kinds = self._all.size, self._all.model.kinds
-        found = np.full(size, SUCCESS)
-        rates = [self._all.draws.rates(number, at) for number in range(len(kinds))]
+            return np.where(rng.random(len(cells)) < rate, 0, SUCCESS)
+        kinds = range(len(self._all.model.kinds))
+        found = np.full(len(cells), SUCCESS)
+        rates = [self._all.draws.rates(number, at, which) for number in kinds]
         odds = [np.where(rate >= 1, np.inf, rate / np.maximum(1 - rate, 1e-12)) for rate in rates]
-        level = self._all.rng.random(size) * (1 + sum(odds)) if odds else np.zeros(size)
-        below = np.ones(size)
+        level = rng.random(len(cells)) * (1 + sum(odds))
+        below = np.ones(len(cells))
         for number, share in enumerate(odds):
             surely = np.isinf(share)
-            for forced in (self._permanent.get(number), self._early_now(number, at)):
-                surely = surely if forced is None else surely | forced
+            if number in self._permanent:
+                surely |= self._permanent[number][cells] | (at < self._early[number][cells])
             hit = (below <= level) & (level < below + share)
             found = np.where((found == SUCCESS) & (hit | surely), number, found)
             below = below + share
         return found
-
-    def _early_now(self, number: int, at: Floats) -> Flags | None:
-        until = self._early.get(number)
-        return None if until is None else at < until
 
 
 def _resampled(seen: Floats, size: int, rng: np.random.Generator) -> Floats:
@@ -296,30 +334,37 @@ def _resampled(seen: Floats, size: int, rng: np.random.Generator) -> Floats:
     return rng.choice(seen, (size, len(seen)))
 
 
-def _one_of_each(samples: Floats, rows: Ints, rng: np.random.Generator) -> Floats:
-    drawn: Floats = samples[rows, rng.integers(0, samples.shape[1], len(rows))]
+def _one_of_each(samples: Floats, which: Ints, rng: np.random.Generator) -> Floats:
+    drawn: Floats = samples[which, rng.integers(0, samples.shape[1], len(which))]
     return drawn
 
 
-def observed(case: Case) -> Played:
-    """What became of a message before it was ever redriven, as the only simulation."""
-    own, yes = case.attempts[: case.before], np.ones(1, bool)
-    committed, took = case.outcome == COMMITTED, np.nan
-    if committed and case.ready is not None:
-        took = own[-1].ended - case.ready
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([[value] for value in values], float)
+
+
+def observed(cases: Sequence[Case]) -> Played:
+    """What became of messages before they were ever redriven, as the only simulation."""
+    own = [case.attempts[: case.before] for case in cases]
+    known = [[one.handler for one in of_one if one.handler is not None] for of_one in own]
+    counts = np.array([[len(of_one)] for of_one in own])
+    committed = np.array([[case.outcome == COMMITTED] for case in cases])
+    ended = _column(of_one[-1].ended for of_one in own)
+    begun = []
+    for number in range(max(map(len, own))):
+        at = [float(of_one[number].begun) for of_one in own if number < len(of_one)]
+        begun.append((np.array(at), np.zeros(len(at), np.int64)))
     return Played(
-        [(np.array([float(one.begun)]), yes) for one in own],
-        yes & committed,
-        yes & (case.outcome == DEAD),
-        np.array([len(own)]),
-        np.array(
-            [sum(known) if (known := [o.handler for o in own if o.handler is not None]) else np.nan]
-        ),
-        np.array([float(took)]),
-        drawn=False,
+        begun,
+        committed,
+        np.array([[case.outcome == DEAD] for case in cases]),
+        counts,
+        _column(sum(handlers) if handlers else None for handlers in known),
+        np.where(committed, ended - _column(case.ready for case in cases), np.nan),
+        drawn=0,
     )
 
 
-def _unseen() -> Seen:
-    zero = np.zeros(1)
-    return Seen(zero, zero, zero, np.full(1, np.inf))
+def batched(cases: Sequence[Case], size: int) -> Iterator[Sequence[Case]]:
+    """Some of them at a time."""
+    return (cases[start : start + size] for start in range(0, len(cases), size))

@@ -43,7 +43,8 @@ _SAMPLE = 20_000
 """About how many messages the model is estimated from."""
 _PLAYED = "topic string, `group` string, policy int, left_out long, tally binary"
 _OWN = -1
-"""In place of the number of a policy: what was observed."""
+_SAME = -2
+"""In place of the number of a policy: what was observed, and what is the same under each."""
 Key = tuple[str, str]
 _CASES = """
 WITH born AS (
@@ -205,7 +206,8 @@ def _run(
         sampled = _by_group(spark.sql(_SAMPLED, cases=cases, parts=parts).toArrow().to_pylist())
         models = {key: Model.of(found) for key, found in sampled.items()}
         play = partial(_play, tried, models, window_ms, size)
-        tallies, left_out = _merged(cases.mapInArrow(play, _PLAYED).toLocalIterator())
+        played = cases.mapInArrow(play, _PLAYED).repartition("topic", "group", "policy")
+        tallies, left_out = _merged(played.mapInArrow(_sums, _PLAYED).toLocalIterator())
     finally:
         cases.unpersist()
     rows = [_named(*key, scenario, row, tried) for key, scenario, row in _scenarios(tallies)]
@@ -223,14 +225,15 @@ def _by_group(rows: Iterable[dict[str, Any]]) -> dict[Key, list[Case]]:
 
 
 def _merged(rows: Iterable[Any]) -> tuple[dict[tuple[str, str, int], Tally], int]:
-    """The sums of all tasks, one after the other."""
+    """The sums of tasks, one after the other."""
     tallies: dict[tuple[str, str, int], Tally] = {}
     left_out = 0
     for row in rows:
-        left_out += row.left_out
-        if row.tally is None:
+        left_out += row["left_out"]
+        if row["tally"] is None:
             continue
-        key, tally = (row.topic, row.group, row.policy), Tally.unpacked(bytes(row.tally))
+        tally = Tally.unpacked(bytes(row["tally"]))
+        key = row["topic"], row["group"], row["policy"]
         if key in tallies:
             tallies[key].merge(tally)
         else:
@@ -249,27 +252,46 @@ def _play(
     rng, left_out = np.random.default_rng(current_task().partitionId()), 0
     forecasts: dict[Key, Forecast] = {}
     tallies: dict[tuple[str, str, int], Tally] = {}
-    for row in (row for batch in batches for row in batch.to_pylist()):
-        key, case = (
-            (row["topic"], row["group"]),
-            read_case(row["ready"], row["steps"], row["retried"]),
-        )
-        if case is None:
-            left_out += 1
-            continue
-        if key not in forecasts:
-            forecasts[key] = Forecast(models.get(key) or Model.of([case]), size, rng)
-            tallies[*key, _OWN] = Tally(1, window_ms)
-            tallies |= {(*key, n): Tally(size, window_ms) for n in range(len(tried))}
-        tallies[*key, _OWN].add(observed(case))
-        for number, candidate in enumerate(tried):
-            played = forecasts[key].play(case, candidate, row["until"])
-            tallies[*key, number].add(played)
+    for rows in (batch.to_pylist() for batch in batches):
+        untils = {(row["topic"], row["group"]): row["until"] for row in rows}
+        found = _by_group(rows)
+        left_out += len(rows) - sum(map(len, found.values()))
+        for key, cases in found.items():
+            if key not in forecasts:
+                forecasts[key] = Forecast(models.get(key) or Model.of(cases), size, rng)
+                tallies |= {(*key, n): Tally(1, window_ms) for n in (_OWN, _SAME)}
+                tallies |= {(*key, n): Tally(size, window_ms) for n in range(len(tried))}
+            same = [case for case in cases if _is_same(case)]
+            others = [case for case in cases if not _is_same(case)]
+            for number, some in ((_SAME, same), (_OWN, others)):
+                if some:
+                    tallies[*key, number].add(observed(some))
+            for number, candidate in enumerate(tried):
+                for played in forecasts[key].play(others, candidate, untils[key]):
+                    tallies[*key, number].add(played)
+    for key in forecasts:
+        common = tallies.pop((*key, _SAME))
+        for number in range(_OWN, len(tried)):
+            tallies[*key, number].merge(common)
+    yield _packed(tallies, left_out)
+
+
+def _sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: what all tasks found of some groups and policies, added up."""
+    yield _packed(*_merged(row for batch in batches for row in batch.to_pylist()))
+
+
+def _packed(tallies: Mapping[tuple[str, str, int], Tally], left_out: int) -> pa.RecordBatch:
     made: list[tuple[Any, ...]] = [(*key, 0, tally.packed()) for key, tally in tallies.items()]
     columns = zip(*[*made, (None, None, None, left_out, None)], strict=True)
     types = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.binary())
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-    yield pa.RecordBatch.from_arrays(arrays, ["topic", "group", "policy", "left_out", "tally"])
+    return pa.RecordBatch.from_arrays(arrays, ["topic", "group", "policy", "left_out", "tally"])
+
+
+def _is_same(case: Case) -> bool:
+    """Whether a message was committed at once: every policy leaves that as it is."""
+    return len(case.attempts) == 1 and case.attempts[0].how == "succeed"
 
 
 def _scenarios(

@@ -53,26 +53,26 @@ class Tally:
         self.longest = self.longest if len(self.longest) else np.zeros(self.size)
 
     def add(self, played: Played) -> None:
-        """One more message."""
-        self.messages += 1
+        """More messages."""
+        self.messages += len(played.took)
         self.drawn += played.drawn
-        sums, known = self.sums, ~np.isnan(played.took)
-        sums["committed"] += played.committed
-        sums["dead"] += played.dead
-        sums["unfinished"] += ~(played.committed | played.dead)
-        sums["deliveries"] += played.deliveries
-        sums["busy"] += np.nan_to_num(played.busy)
-        sums["handled"] += ~np.isnan(played.busy)
+        known = ~np.isnan(played.took)
         took = np.where(known, played.took, 0.0)
-        sums["total"] += took
-        self.longest = np.maximum(self.longest, took)
-        steps = np.round(np.log(np.maximum(took, 1.0)) / _STEP).astype(np.int64)
-        self._count(self.times, steps, known)
-        for at, active in played.begun:
-            self._count(self.begun, (at // self.window).astype(np.int64), active)
+        unfinished = ~(played.committed | played.dead)
+        busy, handled = np.nan_to_num(played.busy), ~np.isnan(played.busy)
+        counted = (
+            played.committed, played.dead, unfinished, played.deliveries, busy, handled, took
+        )  # fmt: skip
+        for name, values in zip(_SUMS, counted, strict=True):
+            self.sums[name] += values.sum(axis=0)
+        self.longest = np.maximum(self.longest, took.max(axis=0))
+        steps = np.round(np.log(np.maximum(took[known], 1.0)) / _STEP).astype(np.int64)
+        self._count(self.times, steps, np.nonzero(known)[1])
+        for at, which in played.begun:
+            self._count(self.begun, (at // self.window).astype(np.int64), which)
 
     def merge(self, other: "Tally") -> None:
-        """The sums of other messages."""
+        """The sums of other messages; those of one simulation hold in every one."""
         self.messages += other.messages
         self.drawn += other.drawn
         for name in _SUMS:
@@ -80,7 +80,7 @@ class Tally:
         self.longest = np.maximum(self.longest, other.longest)
         for mine, more in ((self.times, other.times), (self.begun, other.begun)):
             for place, counts in more.items():
-                mine[place] = mine.get(place, 0) + counts
+                mine[place] = mine.get(place, np.zeros(self.size, np.int64)) + counts
 
     def figures(self) -> dict[str, Floats]:
         """Every figure in each simulation; times are seconds."""
@@ -115,11 +115,12 @@ class Tally:
         times = np.where(np.array(steps) > 0, np.exp(np.array(steps) * _STEP), 0.0) / 1000
         return np.where(sums[-1] > 0, np.minimum(times[which], self.longest / 1000), np.nan)
 
-    def _count(self, counts: dict[int, Counts], places: Counts, which: Any) -> None:
-        for place in np.unique(places[which]).tolist():
-            if place not in counts:
-                counts[place] = np.zeros(self.size, np.int64)
-            counts[place] += which & (places == place)
+    def _count(self, counts: dict[int, Counts], places: Counts, which: Counts) -> None:
+        found, numbers = np.unique(places, return_inverse=True)
+        cells = numbers * self.size + which
+        table = np.bincount(cells, minlength=len(found) * self.size).reshape(-1, self.size)
+        for place, row in zip(found.tolist(), table, strict=True):
+            counts[place] = counts[place] + row if place in counts else row.copy()
 
     def packed(self) -> bytes:
         """As bytes, for the driver."""

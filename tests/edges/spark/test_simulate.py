@@ -88,8 +88,8 @@ def test_messages_whose_time_has_not_come_are_early_and_not_unlucky() -> None:
     assert kind.permanent == 0
     forecast = Forecast(Model.of(cases), 50, rng)
     tally = Tally(50, 60_000)
-    for case in cases:
-        tally.add(forecast.play(case, ladder(20), 0))
+    for played in forecast.play(cases, ladder(20), 0):
+        tally.add(played)
     assert tally.row("high")["committed"] <= 303  # the others would have had to wait
 
 
@@ -123,16 +123,10 @@ def test_handlers_take_as_long_as_they_did_and_not_as_long_as_a_lease() -> None:
     for handler, seconds in ((5.0, 0.1), (None, None)):
         attempts = tuple(one._replace(handler=handler) for one in tried)
         cases = [Case(0, attempts, 2, "committed")] * 10
-        for played in (
-            [
-                Forecast(Model.of(cases), 9, np.random.default_rng(1)).play(c, ladder(1), 0)
-                for c in cases
-            ],
-            [observed(case) for case in cases],
-        ):
-            tally = Tally(len(played[0].committed), 60_000)
-            for one in played:
-                tally.add(one)
+        forecast = Forecast(Model.of(cases), 9, np.random.default_rng(1))
+        for played in (*forecast.play(cases, ladder(1), 0), observed(cases)):
+            tally = Tally(played.committed.shape[1], 60_000)
+            tally.add(played)
             assert tally.row("likely")["handler_seconds"] == seconds
 
 
@@ -148,7 +142,7 @@ def test_a_policy_without_a_limit_ends_with_the_history() -> None:
     case = Case(0, (Attempt(0, 10, "fail", kind="x"),), 1, "dead")
     forecast = Forecast(Model.of([case] * 20), 20, np.random.default_rng(1))
     endless = Candidate("some", CompiledPolicy((90,)), None)
-    played = forecast.play(case, endless, 350)
+    (played,) = forecast.play([case], endless, 350)
     assert set(played.deliveries[~played.committed].tolist()) == {4}
     assert not played.dead.any()
 
@@ -156,21 +150,21 @@ def test_a_policy_without_a_limit_ends_with_the_history() -> None:
 def test_a_first_expiry_is_tried_again_at_once_and_a_rejected_message_is_dead() -> None:
     expired = Case(0, (Attempt(0, 10, "expire", kind="expired"),), 1, "dead")
     forecast = Forecast(Model.of([expired] * 20), 20, np.random.default_rng(1))
-    begun = forecast.play(expired, ladder(0.5, 0.5), 0).begun
-    assert [set(at[active].tolist()) for at, active in begun] == [{0}, {10}, {520}]
+    ((begun, *_),) = forecast.play([expired], ladder(0.5, 0.5), 0)
+    assert [set(at.tolist()) for at, _ in begun] == [{0}, {10}, {520}]
 
     rejected = Case(0, (Attempt(0, 10, "fail", rejected=True, kind="rejected x"),), 1, "dead")
     forecast = Forecast(Model.of([rejected]), 3, np.random.default_rng(1))
-    played = forecast.play(rejected, ladder(1, 2), 0)
-    assert (played.dead.tolist(), played.deliveries.tolist()) == ([True] * 3, [1] * 3)
+    (played,) = forecast.play([rejected], ladder(1, 2), 0)
+    assert (played.dead.tolist(), played.deliveries.tolist()) == ([[True] * 3], [[1] * 3])
 
 
 def test_sums_of_tasks_are_the_sums_of_all_however_they_are_cut() -> None:
     cases = World.of((CHANCE,), 2).play(ARCHIVED, 0)[:60]
     whole, parts = Tally(1, 1000), [Tally(1, 1000), Tally(1, 1000)]
+    whole.add(observed(cases))
     for number, case in enumerate(cases):
-        whole.add(observed(case))
-        parts[number % 2].add(observed(case))
+        parts[number % 2].add(observed([case]))
     merged = Tally.unpacked(parts[0].packed())
     merged.merge(Tally.unpacked(parts[1].packed()))
     assert merged.row("likely") == pytest.approx(whole.row("likely"))
@@ -207,7 +201,7 @@ def test_a_case_is_read_from_its_events() -> None:
         Attempt(501, 505, "succeed", late=1),
     )
     assert (case.before, case.outcome) == (2, "dead")
-    assert [at.tolist() for at, _ in observed(case).begun] == [[8], [115]]
+    assert [at.tolist() for at, _ in observed([case]).begun] == [[8], [115]]
 
     rejected = read_case(None, steps[:6], retried=2)
     assert rejected is not None
