@@ -8,7 +8,7 @@ from typing import NoReturn
 from rqretry.admin.context import AdminContext
 from rqretry.admin.explain import outcomes, states, view_from_history, why_half
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
-from rqretry.admin.statistics import gather_stats
+from rqretry.admin.statistics import Live, gather_stats
 from rqretry.admin.timeline import (
     holders_of,
     ids_of_key,
@@ -204,13 +204,12 @@ def audit(context: AdminContext, count: int = 100) -> Operation[list[AuditEntry]
 
 def _look(context: AdminContext, id_: str) -> Operation[MessageView | None]:
     records = yield from context.catalog.topics.all()
-    live = [groups_of(worker.about) for worker in (yield from context.live())]
+    live = Live([worker.about for worker in (yield from context.live())])
     # The partition that its id selects, then all: partitions may have been added since.
     likely = [(r, partition_of(id_, r.partitions)) for r in records]
     candidates = [*likely, *((r, n) for r in records for n in range(r.partitions))]
     for record, partition in dict.fromkeys(candidates):
-        groups = {group for about in live for group in about.groups}
-        served = {g for g in groups if any(about.serves(g, record.name) for about in live)}
+        served = {g.name for g in record.members if live.serves(g.name, record.name)}
         view = yield from _view(context, record, partition, id_, served)
         if view is not None:
             return view

@@ -12,7 +12,7 @@ from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.compression import uncompressed_size
 from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.core.route import RouteGroup
-from rqretry.core.worker_info import groups_of
+from rqretry.core.worker_info import About, groups_of
 from rqretry.maintenance.due import Due
 from rqretry.protocol.audit_log import now
 from rqretry.protocol.command import Each, Operation, batches, side_by_side
@@ -43,7 +43,11 @@ class Live:
     """What the live workers registered, counted once for all groups."""
 
     def __init__(self, abouts: Sequence[str]) -> None:
-        known = self._known = [groups_of(about) for about in abouts]
+        known = [groups_of(about) for about in abouts]
+        self._by_group: dict[str, list[About]] = {}
+        for about in known:
+            for name in about.consumed:
+                self._by_group.setdefault(name, []).append(about)
         self.workers = Counter(chain.from_iterable(set(about.groups) for about in known))
         self.refused = [reason for about in known for reason in about.refused]
         self.slots: Counter[str] = Counter()
@@ -61,7 +65,7 @@ class Live:
 
     def serves(self, group: str, topic: str) -> bool:
         """Whether a worker consumes the topic for the group."""
-        return any(about.serves(group, topic) for about in self._known)
+        return any(about.serves(group, topic) for about in self._by_group.get(group, ()))
 
     def other_tags(self, topic: str, group: RouteGroup) -> tuple[str, ...]:
         """What they named at their start for this group, and it does not take."""
@@ -114,8 +118,10 @@ def _topic(
     groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
     parts: dict[str, list[Part]] = {g.name: [] for g in groups}
     refused: list[str] = []
-    for served in (True, False):
-        names = [g.name for g in groups if live.serves(g.name, topic.name) == served]
+    names_of: dict[bool, list[str]] = {True: [], False: []}
+    for one in groups:
+        names_of[live.serves(one.name, topic.name)].append(one.name)
+    for served, names in names_of.items():
         keys = [
             catalog.group_keys(topic.name, n, g) for g in names for n in range(topic.partitions)
         ]

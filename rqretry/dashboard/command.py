@@ -73,13 +73,18 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
     with closing(_listen(given["host"], given["port"])) as listening, stop_signals():
         address = url_of(given["host"], given["port"], "/")
         rights = "with operator rights" if given["operator"] else "read-only"
-        click.echo(f"dashboard of namespace {namespace} ({rights}) at {address}")
-        asyncio.run(_serve(context, listening, token, given))
+        shown = f"dashboard of namespace {namespace} ({rights}) at {address}"
+        asyncio.run(_serve(context, listening, token, given, shown))
 
 
 async def _serve(
-    context: click.Context, listening: socket.socket, token: str | None, given: dict[str, Any]
+    context: click.Context,
+    listening: socket.socket,
+    token: str | None,
+    given: dict[str, Any],
+    shown: str,
 ) -> None:
+    """Serve; `shown` is printed once the pages are there."""
     # Of the extra; `rqretry --help` works without.
     from rqretry.dashboard.access import LOOPBACK, Rights  # noqa: PLC0415
     from rqretry.dashboard.http_server import make_server  # noqa: PLC0415
@@ -90,7 +95,8 @@ async def _serve(
     target = target_of(context)
     async with AsyncClient(target.url, namespace=target.namespace) as client:
         parts_of(client).store.repeat_seconds = FIRST_REPEAT_SECONDS
-        server = make_server(make_site(client, rights, trace_url=given["trace_url"]))
+        site = make_site(client, rights, trace_url=given["trace_url"])
+        server = make_server(site, lambda: click.echo(shown))
         await server.serve(sockets=[listening])
 
 

@@ -54,9 +54,18 @@ class TimedProtocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, close: Callable[[], None], started: Callable[[], object]
+    ) -> None:
         super().__init__(config)
         self._close = close
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """The site is ready, with its first numbers; then requests are taken."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams end at once, so that nothing waits for them."""
@@ -64,8 +73,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def make_server(site: Guard) -> uvicorn.Server:
-    """A server for the pages; `serve(sockets=[...])` runs it."""
+def make_server(site: Guard, started: Callable[[], object] = lambda: None) -> uvicorn.Server:
+    """A server for the pages; `serve(sockets=[...])` runs it, and calls `started` once it does."""
     config = uvicorn.Config(
         site,
         http=TimedProtocol,
@@ -79,4 +88,4 @@ def make_server(site: Guard) -> uvicorn.Server:
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=2,
     )
-    return _Server(config, site.close)
+    return _Server(config, site.close, started)

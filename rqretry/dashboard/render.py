@@ -63,6 +63,12 @@ _TEMPLATES.filters |= {
 }
 
 
+def compile_templates() -> None:
+    """Once, and before somebody waits for a page."""
+    for name in _TEMPLATES.list_templates():
+        _TEMPLATES.get_template(name)
+
+
 def render(name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
     """A page of a template."""
     return HTMLResponse(_TEMPLATES.get_template(name).render(**values), status)

@@ -18,7 +18,7 @@ from rqretry.dashboard.actions import Actions
 from rqretry.dashboard.live import Streams
 from rqretry.dashboard.pages import Pages
 from rqretry.dashboard.past import Pair, Past
-from rqretry.dashboard.render import Page, guarded, not_found
+from rqretry.dashboard.render import Page, compile_templates, guarded, not_found
 from rqretry.dashboard.sampler import FRESH_S, Sampler, Seen
 from rqretry.protocol.series import Point
 
@@ -60,8 +60,10 @@ def make_site(
 
     @asynccontextmanager
     async def sampling(_app: Starlette) -> AsyncIterator[None]:
+        compile_templates()
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(sampler.run())
+            first, task = sampler.tick, tasks.create_task(sampler.run())
+            await first.wait()  # numbers for the first page, or a reason why there are none
             yield
             task.cancel()
 

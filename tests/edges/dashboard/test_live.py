@@ -1,14 +1,19 @@
 """The streams that say when there are newer numbers: so many at most, and none is left behind."""
 
 import asyncio
+import socket
 from typing import Any
 
 import httpx
 import pytest
 
+from rqretry import AsyncClient
 from rqretry.dashboard import live
+from rqretry.dashboard.access import Rights
+from rqretry.dashboard.http_server import make_server
 from rqretry.dashboard.live import Streams
 from rqretry.dashboard.sampler import Sampler
+from rqretry.dashboard.site import make_site
 from tests.contract.admin.bench import Bench
 from tests.edges.dashboard.serving import half, serving
 from tests.support.chromium import chromium_or_skip
@@ -76,3 +81,26 @@ async def test_a_page_shows_what_has_happened_without_being_loaded_again(bench: 
             await asyncio.to_thread(chromium.run, "window.same = 'yes'")
             await asyncio.to_thread(bench.publish, 3, topic="orders")
             assert await asyncio.to_thread(chromium.run, changed) == "yes"
+
+
+async def test_the_address_is_announced_when_the_first_page_has_its_numbers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened, sample = list[str](), Sampler._sample
+
+    async def noted(self: Sampler) -> Any:
+        stats = await sample(self)
+        happened.append("numbers")
+        return stats
+
+    monkeypatch.setattr(Sampler, "_sample", noted)
+    async with AsyncClient(bench.url) as client:
+
+        def announced() -> None:
+            happened.append("address")
+            server.should_exit = True
+
+        server = make_server(make_site(client, Rights()), announced)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            await server.serve(sockets=[listening])
+    assert happened[:2] == ["numbers", "address"]
