@@ -57,7 +57,7 @@ end)
 local answer = { #failed }
 for i = 1, math.min(most, #failed) do
   local id, name, attempt = unpack(failed[i])
-  local since = tonumber(string.match(call('HGET', failures, id) or '', '^%d+ (%d+) ')) or clock.now
+  local since = tonumber(string.match(call('HGET', failures, id) or '', '^%d+ (%d+)')) or clock.now
   local line = call('ZLEXCOUNT', order, '[' .. name .. '\0', '(' .. name .. '\1')
   answer[i + 1] = { id, name, attempt, math.max(0, clock.now - since), math.max(0, line - 1) }
 end

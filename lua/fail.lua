@@ -73,7 +73,7 @@ local function numbers_of(entry)
     if alike and attempt < policy.max_attempts then
       local destination = destination_of(plan, policy, clock.now, by_ladder(policy, attempt))
       known.members, known.due = destination.members, destination.due
-      known.note = known.before .. destination.note
+      known.note, known.delay = known.before .. destination.note, destination.delay
     end
     read[entry] = known
   end
@@ -100,7 +100,7 @@ local function line_of(at)
   return shared > 0 and shared_lines[record] or record
 end
 
--- Returns whether it is dead, and a note of what became of it.
+-- Returns whether it is dead, a note of what became of it, and its delay.
 local function one_by_one(i, at, id, its)
   local cause = 'failure'
   if stride < ASKING then -- one number for all, far from each other in their order
@@ -110,23 +110,24 @@ local function one_by_one(i, at, id, its)
     cause = ARGV[at + 5]
   end
   choice.line = line_of(at)
-  local verdict = wait_or_dead_letter(plan, policy, clock.now, id, its.attempt, cause, choice)
-  return verdict == 'D', its.before .. verdict
+  local verdict, delay = wait_or_dead_letter(plan, policy, clock.now, id, its.attempt, cause, choice)
+  return verdict == 'D', its.before .. verdict, delay
 end
 
-local n, attempt_of, failed_before, one_line = 0, {}, false, stride < 3 and line_of(FIRST)
+local n, attempt_of, delays, failed_before, one_line = 0, {}, {}, false, stride < 3 and line_of(FIRST)
 for i = 1, #ids do
   if all_ok or verdicts[i] == 'OK' then
     local id, at, its = ids[i], FIRST + (i - 1) * stride, numbers_of(entries[i] or false)
-    local is_dead, note = false, its.note
+    local is_dead, note, delay = false, its.note, its.delay
     if note then
       local members = its.members
       local m = #members
       members[m + 1], members[m + 2] = its.due, id
     else
-      is_dead, note = one_by_one(i, at, id, its)
+      is_dead, note, delay = one_by_one(i, at, id, its)
     end
     n, failed_before = n + 1, failed_before or entries[i]
+    delays[n] = delay
     done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, one_line or line_of(at), its.text
     written[2 * n - 1], written[2 * n] = id, is_dead and its.dies or its.waits
     if is_dead then
@@ -138,12 +139,12 @@ end
 -- A message without delivery state has no record yet. Records of one call are often alike: made once.
 local function write_failure_records()
   local records = failed_before and call('HMGET', failures, unpack(done)) or {}
-  local changed, at_ms, last_line, last_attempt, record = {}, string.format('%d', clock.now), nil, nil, nil
+  local changed, at_ms, last_line, last_attempt, last_delay, record = {}, string.format('%d', clock.now)
   for i = 1, #done do
-    local before, attempt, line = records[i], attempt_of[i], lines[i]
-    if before or line ~= last_line or attempt ~= last_attempt then
-      record = add_failure(before, attempt, at_ms, line)
-      last_line, last_attempt = not before and line or nil, attempt
+    local before, attempt, line, delay = records[i], attempt_of[i], lines[i], delays[i]
+    if before or line ~= last_line or attempt ~= last_attempt or delay ~= last_delay then
+      record = add_failure(before, attempt, at_ms, line, delay)
+      last_line, last_attempt, last_delay = not before and line or nil, attempt, delay
     end
     changed[2 * i - 1], changed[2 * i] = done[i], record
   end

@@ -43,7 +43,7 @@ for i = 1, #ids do
 end
 local kinds, of = {}, {}
 local function count(id, line)
-  local record = string.match(line, '^%d+ %d+ (.*)$') or line
+  local record = string.match(line, '^%d+ [%d+]+ (.*)$') or line
   local kind = fingerprint_of(record) or record
   if not of[kind] then
     of[kind] = { 0, id, line }

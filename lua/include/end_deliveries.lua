@@ -8,19 +8,19 @@ local function end_deliveries(ids, entries, how)
     for i, id in ipairs(ids) do
       local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
       local at_once = policy.kind == 'simple' or expiries == 0
-      local note
+      local note, delay
       if at_once and attempt < policy.max_attempts then
-        back[#back + 1], note = id, 'R'
+        back[#back + 1], note, delay = id, 'R', '+0'
       else
         local choice = { level = 0, random = how.random, line = line }
-        note = wait_or_dead_letter(plan, policy, clock.now, id, attempt, how.cause, choice)
+        note, delay = wait_or_dead_letter(plan, policy, clock.now, id, attempt, how.cause, choice)
       end
       notes[i] = attempt .. ',' .. note
       newly_dead[#newly_dead + 1] = note == 'D' and id or nil
       local next_attempt = note == 'D' and attempt or attempt + 1
       local entry = spell_entry(lease_no + how.numbers, next_attempt, expiries + how.expiries, postpones)
       written[2 * i - 1], written[2 * i] = id, entry
-      changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, clock.now, line)
+      changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, clock.now, line, delay)
     end
   end
 

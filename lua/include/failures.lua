@@ -1,7 +1,8 @@
--- A message's failure record: a line per attempt, "attempt time_ms json". The first 3 and the last
--- 16 are kept, so that a message that fails for ever keeps how it began and how it ends.
-local function add_failure(record, attempt, now, json)
-  local line = attempt .. ' ' .. now .. ' ' .. json .. '\n'
+-- A message's failure record: a line per attempt, "attempt time_ms json"; behind the time "+ms", if the
+-- message is to be delivered again so long after it. The first 3 and the last 16 are kept, so that a message that
+-- fails for ever keeps how it began and how it ends.
+local function add_failure(record, attempt, now, json, delay)
+  local line = attempt .. ' ' .. now .. (delay or '') .. ' ' .. json .. '\n'
   if not record then
     return line
   end

@@ -17,6 +17,7 @@ local function destination_of(plan, policy, now, delay_ms)
     local level, due = level_for(policy.levels, delay_ms), now + delay_ms
     local members, text = plan.waiting[level] or {}, string.format('%d', due)
     known = { level = level, due = text, members = members, note = 'W,' .. level .. ',' .. text }
+    known.delay = string.format('+%d', delay_ms)
     plan.known[delay_ms], plan.waiting[level] = known, members
     if due < (plan.earliest[level] or math.huge) then
       plan.earliest[level] = due
@@ -25,13 +26,13 @@ local function destination_of(plan, policy, now, delay_ms)
   return known
 end
 
--- Returns the level, the due time, and the note of both for history and reply.
+-- Returns the level, the due time, the note of both for history and reply, and the delay for the failure record.
 local function wait(plan, policy, now, id, delay_ms)
   local destination = destination_of(plan, policy, now, delay_ms)
   local members = destination.members
   local n = #members
   members[n + 1], members[n + 2] = destination.due, id
-  return destination.level, destination.due, destination.note
+  return destination.level, destination.due, destination.note, destination.delay
 end
 
 -- How long a message waits by the group's policy, before jitter.
@@ -41,11 +42,11 @@ end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
 -- delay wins over a level; line: the attempt record. An ordered group always waits its fixed interval.
--- Returns a note for history and reply: "W,level,due" or "D".
+-- Returns a note for history and reply, "W,level,due" or "D", and the delay for its failure record.
 local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
     dead_letter(plan, now, id, attempt, cause, choice.line)
-    return 'D'
+    return 'D', ''
   end
   local chosen = policy.ordered ~= '1'
   local delay_ms = chosen and choice.delay_ms or nil
@@ -57,8 +58,8 @@ local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice
       delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
     end
   end
-  local _, _, note = wait(plan, policy, now, id, delay_ms)
-  return note
+  local _, _, note, delay = wait(plan, policy, now, id, delay_ms)
+  return note, delay
 end
 
 local function ids_of(dead)

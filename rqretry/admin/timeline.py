@@ -196,14 +196,18 @@ def _from_record(group: str, error: AttemptError) -> TimelineEvent:
     text = "" if error.cause == "redriven" else str(error)
     trace_id = trace_id_of(error.trace)
     attempt = error.attempt or None
+    waits = error.due_ms is not None and error.due_ms > error.at_ms
+    note = _describe("waits", None, error.due_ms, text) if waits else text
+    due_ms = error.due_ms if waits else None
     return TimelineEvent(
-        error.at_ms, verb, group, error.worker, text, attempt, None, None, text, trace_id
+        error.at_ms, verb, group, error.worker, note, attempt, None, due_ms, text, trace_id
     )
 
 
 def _describe(state: str, level: int | None, due_ms: int | None, error: str) -> str:
     if due_ms is not None:
-        state = f"{state} on level {level} until {date(due_ms)}"
+        on = "" if level is None else f" on level {level}"
+        state = f"{state}{on} until {date(due_ms)}"
     return ": ".join(filter(None, (error, state))) if error else state
 
 

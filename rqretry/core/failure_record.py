@@ -65,6 +65,8 @@ class AttemptError:
         worker: Who ran the attempt; "" if that is not known.
         seconds: How long the handler ran.
         trace: The attempt's W3C traceparent; "" if it was not traced.
+        due_ms: When the next attempt was due by it, server time; None if there was to be none, or
+            the message was put off since.
     """
 
     attempt: int
@@ -76,6 +78,7 @@ class AttemptError:
     worker: str = ""
     seconds: float = 0.0
     trace: str = ""
+    due_ms: int | None = None
 
     def __str__(self) -> str:
         """In one line: type and message, or the reason or cause."""
@@ -184,6 +187,7 @@ def read_attempt_record(line: str) -> AttemptError | None:
         return None
     try:
         attempt, at_ms, text = line.split(" ", 2)
+        at_ms, waits, delay_ms = at_ms.partition("+")
         fields = json.loads(text)
         return AttemptError(
             int(attempt),
@@ -195,6 +199,7 @@ def read_attempt_record(line: str) -> AttemptError | None:
             str(fields.get("w", "")),
             float(fields.get("d", 0.0)),
             str(fields.get("s", "")),
+            int(at_ms) + int(delay_ms) if waits else None,
         )
     except (ValueError, AttributeError, TypeError):
         return None

@@ -93,32 +93,37 @@ def first_due_ms(message: Message[Any]) -> int | None:
 def known_due_ms(message: Message[Any], before: AttemptError | None) -> int | None:
     """When a message was due, server time; `before` is the last record of an attempt of it.
 
-    None where nobody knows: of a retry the process that reported the failure does.
+    None where that is not in Redis: of a message that was put off, or given back untouched.
     """
     if not message._error:  # noqa: SLF001 - as above
         return first_due_ms(message)
-    if before is not None and (before.cause == REDRIVEN or message.attempt == 1):
+    if before is None:
+        return None
+    if before.due_ms is None and (before.cause == REDRIVEN or message.attempt == 1):
         return before.at_ms  # it was sent back then, or died and is consumed as a dead letter
-    return None
+    return before.due_ms
 
 
 class DueTimes:
-    """When messages are due that failed in this process; others it does not know."""
+    """When messages are due that were put off in this process; Redis does not say it later."""
 
     def __init__(self) -> None:
-        self._due: dict[tuple[str, str], int] = {}
+        self._due: dict[tuple[str, str], tuple[int, int]] = {}
+        """The number of the next lease, and the time."""
 
     def note(self, message: Message[Any], due_ms: int) -> None:
         """It waits until then, server time."""
         if len(self._due) >= _MOST_DUE:
             del self._due[next(iter(self._due))]
-        self._due[message.group, message.id] = due_ms
+        self._due[message.group, message.id] = message.fencing_token + 1, due_ms
 
     def waits(self, message: Message[Any], before: AttemptError | None) -> Waits | None:
         """How long it waited; None where that is not known."""
         started: Started | None = getattr(message, "_started", None)
         if started is None:
             return None
-        due = self._due.pop((message.group, message.id), None) if message._error else None  # noqa: SLF001 - as above
-        due = due or known_due_ms(message, before)
+        noted = self._due.pop((message.group, message.id), None) if self._due else None
+        if noted is not None and noted[0] == message.fencing_token:
+            return started.waits(noted[1])
+        due = known_due_ms(message, before)
         return None if due is None else started.waits(due)

@@ -48,7 +48,8 @@ def explain_expired(keys: GroupKeys, leased: Leased, lease_ms: int) -> Operation
             since = error.at_ms - lease_ms - _LATE_MS
             for note in [note for note in theirs if since <= note.at_ms <= error.at_ms][:1]:
                 record = describe_cause(EXPIRED, _how(note), note.actor, 0.0)
-                lines[at] = f"{error.attempt} {error.at_ms} {record}"
+                attempt, when, _ = lines[at].split(" ", 2)
+                lines[at] = f"{attempt} {when} {record}"
     return leased._replace(errors=lines)
 
 

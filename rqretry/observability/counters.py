@@ -287,7 +287,7 @@ class _Watched:
             now = time.perf_counter() - self._began
             seconds = now if self._seconds is None else self._seconds
             self._tally.attempted(self._labels, outcome, seconds, self._waits)
-            if due_ms is not None:
+            if due_ms is not None and not record:
                 self._tally.due.note(self._message, due_ms)
             if outcome in (FAILURE, DEAD_LETTER):
                 self._tally.failed(self._labels, record)

@@ -93,7 +93,8 @@ class TracedAttempt:
             span.set_attribute(semconv.LEVEL, level)
         if due_ms is not None:
             span.set_attributes(semconv.when(due_ms))
-            self.telemetry.due.note(self._message, due_ms)
+            if failure is None:
+                self.telemetry.due.note(self._message, due_ms)
         if outcome != SUCCESS and failure is not None:
             self._record_failure(failure)
         span.end(self.ended_ns)

@@ -148,7 +148,8 @@ class TracedMessage:
             event[semconv.LEVEL] = level
         if due_ms is not None:
             event |= semconv.when(due_ms)
-            self._batch.telemetry.due.note(self._message, due_ms)
+            if failure is None:
+                self._batch.telemetry.due.note(self._message, due_ms)
         if failure is not None:
             event |= failure_attributes(failure)
         return event

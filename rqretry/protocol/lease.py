@@ -1,5 +1,6 @@
 """What happens to a lease: lease, poll, renew, succeed, fail, release, change its visibility."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from struct import pack
@@ -22,6 +23,7 @@ LATER = b"LATER"
 """Not done yet: it would have been too many bytes for one call."""
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
+_DUE = re.compile(rb"^(\d+ \d+)\+\d+")
 NO_RECORD = b"-"
 """In place of the record of a message that was leased before and has not failed: it is no first
 delivery."""
@@ -342,7 +344,7 @@ def _leased(reply: list[Any]) -> Leased:
         known = {state: _numbers(state, lease_no) for state in set(each)}  # most are alike
         numbers = [known[state] for state in each]
         errors = [
-            line or (b"" if state == b"-" else NO_RECORD)
+            _undated(state, line) if line else b"" if state == b"-" else NO_RECORD
             for state, line in zip(each, errors or [b""] * len(each), strict=True)
         ]
     try:
@@ -375,6 +377,11 @@ def _numbers(state: bytes, usual: int) -> tuple[int, int]:
         return usual, 1
     lease_no, attempt, _ = state.split(b":", 2)
     return int(lease_no), int(attempt)
+
+
+def _undated(state: bytes, line: bytes) -> bytes:
+    """An attempt record; without its due time if the message was put off, perhaps since then."""
+    return line if state[-2:] == b":0" else _DUE.sub(rb"\1", line)
 
 
 def _failed(reply: list[bytes], count: int) -> list[Failed]:

@@ -45,7 +45,7 @@ def test_a_page_has_attempt_newest_failure_due_time_and_body(world: World) -> No
     world.fail(failure("a", record=RECORD.format(1, "KeyError")))
     (waits,) = browse(world, world.group().levels[2], "zset").messages
     assert (waits.id, waits.attempt, waits.score) == ("a", 2, START_MS + 10 * SECOND)
-    assert waits.failure == f"1 {START_MS} {RECORD.format(1, 'KeyError')}"
+    assert waits.failure == f"1 {START_MS}+10000 {RECORD.format(1, 'KeyError')}"
     assert waits.body == b"body of a"
     (held,) = browse(world, world.group().inflight, "zset").messages
     assert (held.id, held.attempt, held.failure) == ("b", 1, "")
@@ -128,7 +128,7 @@ def test_the_commonest_reasons_are_counted_over_levels_and_retries(world: World)
     found = reasons(world, 2)
     assert (found.waiting, found.looked) == (6, 6)
     assert [(count, id_) for count, id_, _ in found.kinds] == [(3, "a"), (2, "d")]
-    assert found.kinds[0][2] == f"1 {START_MS} {RECORD.format(1, 'Error1')}"
+    assert found.kinds[0][2] == f"1 {START_MS}+1000 {RECORD.format(1, 'Error1')}"
 
 
 def test_reasons_that_are_as_common_come_in_the_order_of_ids(world: World) -> None:

@@ -41,7 +41,7 @@ def test_change_to_nothing_is_a_failed_attempt_and_the_message_is_ready(world: W
         "g:retry": ["a"],
         "g:inflight": {"a": None},
         "g:attempts": {"a": "3:2:0:0"},
-        "g:failures": {"a": f'1 {START_MS} {{"c":"given_back"}}\n'},
+        "g:failures": {"a": f'1 {START_MS}+0 {{"c":"given_back"}}\n'},
         "g:wake": {"1": 0},
         "counters": {"fail:g": 1},
         "events": ["fail g w1 a 1,R"],
@@ -71,7 +71,7 @@ def test_change_to_nothing_after_the_last_delivery_is_dead_with_its_record(world
     now = START_MS + VISIBILITY_MS
     assert (answer.lease_no, answer.now_ms, answer.dead) == (3, now, ("a",))
     assert changed["g:dead"] == {"a": now}
-    record = f'1 {now} {{"c":"expired"}}\n2 {now} {{"c":"given_back"}}\n'
+    record = f'1 {now}+0 {{"c":"expired"}}\n2 {now} {{"c":"given_back"}}\n'
     assert changed["g:failures"] == {"a": record}
     assert changed["g:graves"] == {"a": "2 given_back 042ae7e69d7418d9"}
     assert changed["counters"] == {"fail:g": 1, "dead:g": 1}

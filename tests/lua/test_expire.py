@@ -28,7 +28,7 @@ def test_expire_the_first_time_makes_the_message_ready_at_once_and_counts(world:
     assert changed == {
         "g:retry": ["a", "b"],
         "g:attempts": {"a": "2:2:1:0", "b": "2:2:1:0"},
-        "g:failures": {"a": f"1 {DEADLINE} {RECORD}\n", "b": f"1 {DEADLINE} {RECORD}\n"},
+        "g:failures": dict.fromkeys("ab", f"1 {DEADLINE}+0 {RECORD}\n"),
         "g:inflight": {"a": None, "b": None},
         "g:wake": {"1": 0},
         "counters": {"expire:g": 2},
@@ -51,7 +51,7 @@ def test_expire_again_waits_by_the_ladder(world: World) -> None:
         "g:delay:4": {"a": due},
         "g:due": {"4": due},
         "g:attempts": {"a": "3:3:2:0"},
-        "g:failures": {"a": f"1 {DEADLINE} {RECORD}\n2 {world.now} {RECORD}\n"},
+        "g:failures": {"a": f"1 {DEADLINE}+0 {RECORD}\n2 {world.now}+30000 {RECORD}\n"},
         "g:inflight": {"a": None},
         "g:wake": {"1": 0},
         "counters": {"expire:g": 1},
@@ -150,7 +150,7 @@ def test_expire_clears_what_has_no_body(world: World) -> None:
     assert changed == {
         "pending": {"a": None},
         "g:attempts": {"a": None, "b": "2:2:1:0"},
-        "g:failures": {"a": None, "b": f"1 {world.now} {RECORD}\n"},
+        "g:failures": {"a": None, "b": f"1 {world.now}+0 {RECORD}\n"},
         "g:inflight": {"a": None, "b": None},
         "g:retry": ["b"],
         "g:wake": {"1": 0},

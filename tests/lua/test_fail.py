@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from rqretry.core.failure_record import read_record
 from rqretry.core.receipt import Receipt
 from rqretry.protocol import lease
 from rqretry.protocol.lease import Failed
@@ -23,7 +24,7 @@ def test_fail_waits_on_the_ladder_from_the_moment_it_is_reported(world: World) -
         "g:delay:3": {"a": due},
         "g:due": {"3": due},
         "g:attempts": {"a": "2:2:0:0"},
-        "g:failures": {"a": '1 1003000 {"c":"failure"}\n'},
+        "g:failures": {"a": '1 1003000+10000 {"c":"failure"}\n'},
         "g:inflight": {"a": None},
         "g:wake": {"1": 0},
         "counters": {"fail:g": 1},
@@ -155,6 +156,20 @@ def test_fail_treats_each_message_as_it_says_beside_others_that_say_nothing(worl
     assert [f.due_ms - START_MS for f in failed] == [9_000, 10_000, 11_000]
 
 
+def test_fail_records_when_each_message_is_due(world: World) -> None:
+    world.subscribe(jitter="0.1")
+    world.leased(*"abcdef")
+    world.client.hset(world.group().attempts, "e", "1:17:0:0")
+    results = world.fail(*map(failure, "abc"))
+    results += world.fail(failure("d", level=2), failure("e"), failure("f", delay_ms=0))
+    records = {id_: read_record(text) for id_, text in world.state()["g:failures"].items()}
+    due = {id_: found[-1].due_ms or 0 for id_, found in records.items()}
+    assert due == {id_: one.due_ms for id_, one in zip("abcdef", results, strict=True)}
+    assert len({due["a"], due["b"], due["c"]}) == 3
+    assert records["e"][-1].due_ms is None, "it is dead"
+    assert (due["d"], due["f"]) == (START_MS + 5 * SECOND, START_MS)
+
+
 def test_fail_does_not_jitter_what_the_handler_chose(world: World) -> None:
     world.subscribe(jitter="0.5")
     world.leased("a", "b")
@@ -212,8 +227,8 @@ def test_fail_records_what_each_message_of_a_call_says(world: World) -> None:
     world.client.hset(world.group().attempts, "d", "1:2:0:0")
     recorded = {"a": "one", "b": "one", "c": "two", "d": "two", "e": "one"}
     world.fail(*(failure(id_, record=f'{{"m":"{text}"}}') for id_, text in recorded.items()))
-    lines = {id_: f'1 {START_MS} {{"m":"{text}"}}\n' for id_, text in recorded.items()}
-    assert world.state()["g:failures"] == {**lines, "d": f'2 {START_MS} {{"m":"two"}}\n'}
+    lines = {id_: f'1 {START_MS}+10000 {{"m":"{text}"}}\n' for id_, text in recorded.items()}
+    assert world.state()["g:failures"] == {**lines, "d": f'2 {START_MS}+30000 {{"m":"two"}}\n'}
 
 
 def test_fail_adds_to_the_records_of_those_that_failed_before_and_begins_others(
@@ -227,10 +242,10 @@ def test_fail_adds_to_the_records_of_those_that_failed_before_and_begins_others(
     world.publish("c", "d")
     world.lease()
     world.fail(failure("c"), failure("a", 2), failure("b", 2), failure("d"))
-    first_line, now = '1 1000000 {"c":"failure"}\n', world.now
+    first_line, now = '1 1000000+1 {"c":"failure"}\n', world.now
     assert world.state()["g:failures"] == {
-        **dict.fromkeys("ab", f'{first_line}2 {now} {{"c":"failure"}}\n'),
-        **dict.fromkeys("cd", f'1 {now} {{"c":"failure"}}\n'),
+        **dict.fromkeys("ab", f'{first_line}2 {now}+30000 {{"c":"failure"}}\n'),
+        **dict.fromkeys("cd", f'1 {now}+10000 {{"c":"failure"}}\n'),
     }
 
 
@@ -260,7 +275,8 @@ def test_fail_keeps_what_each_message_says_however_it_is_sent(
     assert {(f.verdict, f.level) for f in world.run(command)} == {("OK", waits)}
     state = world.state()
     assert state["g:tracebacks"] == {"f1": "T 1", "f2": "T 2"}
-    records = {id_: f"1 {START_MS} {text}\n" for id_, text in zip("abcd", recorded, strict=True)}
+    at = f"{START_MS}+{SECOND if level else 10 * SECOND}"
+    records = {id_: f"1 {at} {text}\n" for id_, text in zip("abcd", recorded, strict=True)}
     assert state["g:failures"] == records
     retried = {"a": "one", "b": "one"}
     world.set_time(START_MS + 10 * SECOND)
@@ -272,7 +288,7 @@ def test_fail_keeps_what_each_message_says_however_it_is_sent(
         **dict.fromkeys("ab", "3:3:0:0"), **dict.fromkeys("cd", "2:2:0:0"),
     }  # fmt: skip
     for id_, text in retried.items():
-        assert state["g:failures"][id_] == f"{records[id_]}2 {world.now} {text}\n"
+        assert state["g:failures"][id_] == f"{records[id_]}2 {world.now}+30000 {text}\n"
 
 
 def test_fail_of_alike_messages_of_which_one_came_too_late_fails_the_others(world: World) -> None:
@@ -338,8 +354,8 @@ def test_fail_keeps_the_first_3_and_the_last_16_lines_of_a_failure_record(world:
         world.promote()
     lines = world.state()["g:failures"]["a"].splitlines()
     assert [int(line.split()[0]) for line in lines] == [1, 2, 3, *range(10, 26)]
-    assert lines[0] == '1 1000000 {"n":1}'
-    assert lines[-1] == '25 1024000 {"n":25}'
+    assert lines[0] == '1 1000000+1000 {"n":1}'
+    assert lines[-1] == '25 1024000+1000 {"n":25}'
 
 
 def test_fail_keeps_one_traceback_of_a_kind_and_a_thousand_kinds(world: World) -> None:

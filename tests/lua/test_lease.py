@@ -197,7 +197,7 @@ def test_a_later_lease_of_retries_reports_each_its_own_numbers_and_error(world: 
         ["b", "c", "e"], [b"body of b", b"body of c", b"body of e"]
     )  # fmt: skip
     assert leased.numbers == [(2, 2), (2, 2), (1, 1)]
-    assert leased.last_errors == [f'1 {START_MS} {{"m":"b"}}', f'1 {START_MS} {{"m":"c"}}', ""]
+    assert leased.last_errors == [f'1 {START_MS}+1 {{"m":"{id_}"}}' for id_ in "bc"] + [""]
     assert changed["g:inflight"] == dict.fromkeys("bce", DEADLINE + 2)
     assert changed["events"] == ["lease g w1 b c e 2:2:0:0 2:2:0:0 -"]
 
@@ -348,12 +348,17 @@ def test_lease_reports_the_newest_failure_of_each_message_that_failed_before(wor
     world.release(*first("b"))
     world.advance(1)
     world.promote()
-    assert world.lease(1, prefer="retry").errors == [f'1 {START_MS} {{"m":"one"}}']
+    assert world.lease(1, prefer="retry").errors == [f'1 {START_MS}+1 {{"m":"one"}}']
     world.fail(failure("a", 2, delay_ms=1, record='{"m":"two"}'))
     world.advance(1)
     world.promote()
     leased = world.lease()
-    assert (leased.ids, leased.errors) == (["b", "a"], ["-", f'2 {START_MS + 1} {{"m":"two"}}'])
+    assert (leased.ids, leased.errors) == (["b", "a"], ["-", f'2 {START_MS + 1}+1 {{"m":"two"}}'])
+    world.release(Receipt("a", 3), delays_ms=[SECOND], max_postpones=1)
+    world.advance(SECOND)
+    world.promote()
+    put_off = f'2 {START_MS + 1} {{"m":"two"}}'
+    assert world.lease().errors == [put_off], "when it is due now is not in its record"
 
 
 def test_lease_reports_a_redrive_and_of_no_failure_before_it(world: World) -> None:
@@ -371,7 +376,7 @@ def test_lease_reports_an_expiry_as_the_newest_failure(world: World) -> None:
     world.leased("a")
     world.advance(VISIBILITY_MS)
     world.expire()
-    assert world.lease().errors == [f'1 {DEADLINE} {{"c":"expired"}}']
+    assert world.lease().errors == [f'1 {DEADLINE}+0 {{"c":"expired"}}']
 
 
 def test_lease_takes_no_more_than_max_inflight_allows_and_wakes_nobody(world: World) -> None:

@@ -113,5 +113,5 @@ def test_held_pages_through_a_list_and_a_sorted_set(world: World) -> None:
     assert (page.attempts, page.failures) == ([1, 1], ["", ""])
     assert (waiting.total, waiting.ids, waiting.attempts) == (2, ["a"], [2])
     assert waiting.due_ms == [START_MS + 1000]
-    assert waiting.failures == ['1 1000000 {"c":"failure"}\n']
+    assert waiting.failures == ['1 1000000+1000 {"c":"failure"}\n']
     assert (empty.total, empty.ids) == (0, [])

@@ -115,6 +115,7 @@ def test_redrive_with_delays_spreads_the_messages_over_time(world: World) -> Non
     assert changed["g:ready"] == ["a"]
     assert changed["g:delay:1"] == {"b": START_MS + 1000}
     assert changed["g:delay:2"] == {"c": START_MS + 7000}
+    assert f"0 {START_MS}+7000 " in changed["g:failures"]["c"]
     assert changed["g:due"] == {"1": START_MS + 1000, "2": START_MS + 7000}
     assert changed["g:dead"] == {"a": None, "b": None, "c": None}
     assert changed["g:wake"] == {"1": 0}

@@ -95,10 +95,11 @@ async def test_the_attempt_before_says_how_it_ended(
     lab: Lab, collector: Collector, traced: Traced
 ) -> None:
     tracing = traced(collector.http)
-    app = lab.app()
+    app, before = lab.app(), list[Any]()
 
     @app.consumer("t", group="g", policy=RetryPolicy.fixed("1ms", max_retries=3))
     async def settle(message: Message[Any]) -> None:
+        before.append(message.last_error)
         if message.attempt == 2:
             raise ValueError("no")
 
@@ -121,6 +122,8 @@ async def test_the_attempt_before_says_how_it_ended(
     assert second["rqretry.previous.cause"] == "expired"
     assert "SIGKILL" in second["rqretry.previous.reason"]
     assert second["rqretry.previous.worker"] == "h:1"
+    assert second["rqretry.due_ms"] == before[0].at_ms
+    assert third["rqretry.due_ms"] == second["rqretry.next_due_ms"]
     assert "rqretry.previous.cause" not in third.attributes
     linked = {about["rqretry.link"]: about for about in third.link_attributes}
     assert linked["previous_attempt"]["error.type"] == "ValueError"

@@ -3,7 +3,7 @@
 import pytest
 
 from rqretry.core.envelope import Envelope
-from rqretry.core.failure_record import AttemptError
+from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.message import Message
 from rqretry.core.message_id import make_id
 from rqretry.core.waits import LIMITED, PAUSED, DueTimes, Refusal, Started, Waits, known_due_ms
@@ -11,13 +11,16 @@ from rqretry.protocol.keys import group_keys, partition_keys
 from rqretry.worker.leases import LeasedPlace
 
 NOW_MS = 1_800_000_000_000
+ID = make_id(NOW_MS)
 SEEN = (NOW_MS, 100.0)
 """The server's time at a monotonic time."""
 
 
-def message(error: str = "", *, born: int | None = None, due: int | None = None) -> Message[None]:
+def message(
+    error: str = "", *, born: int | None = None, due: int | None = None, lease_no: int = 1
+) -> Message[None]:
     envelope = Envelope(None, None, (), {}, None, born, due)
-    return Message(("t", 0, "g", 1, make_id(NOW_MS)), envelope, 1, 16, 0.0, error)
+    return Message(("t", 0, "g", lease_no, ID), envelope, 1, 16, 0.0, error)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +56,22 @@ def test_when_a_message_was_due_is_known_of_first_deliveries_and_what_was_sent_b
     assert known_due_ms(message(born=7, due=9), None) == 9
     assert known_due_ms(message("-"), None) is None, "it was leased before, and given back"
     assert known_due_ms(message("0 5 {}"), AttemptError(0, 5, "redriven")) == 5
-    later = message("1 5 {}")
-    later.attempt = 2
-    assert known_due_ms(later, AttemptError(1, 5, "failure")) is None
 
 
-def test_of_a_retry_the_process_that_reported_the_failure_knows() -> None:
-    due, retry = DueTimes(), message("1 5 {}")
-    retry.attempt = 2
-    retry._started = Started(102.0, 102.0, SEEN)
-    before = AttemptError(1, 5, "failure")
-    assert due.waits(retry, before) is None
-    due.note(retry, NOW_MS + 1500)
-    assert due.waits(retry, before) == Waits(NOW_MS + 1500, 500, 0)
+def test_a_retry_was_due_when_its_failure_record_says_whoever_wrote_it() -> None:
+    for line, due_ms in (("1 5+10000 {}", 10_005), ("1 5+0 {}", 5), ("1 5 {}", None)):
+        retry = message(line)
+        retry.attempt = 2
+        assert known_due_ms(retry, read_attempt_record(line)) == due_ms
+    sent_back = '0 5+30 {"c":"redriven"}'
+    assert known_due_ms(message(sent_back), read_attempt_record(sent_back)) == 35
+
+
+def test_of_what_was_put_off_the_process_that_did_it_knows_until_another_one_has_it() -> None:
+    due, record = DueTimes(), "1 5 {}"
+    for lease_no, waits in ((3, Waits(NOW_MS + 1500, 500, 0)), (4, None)):
+        due.note(message(record, lease_no=2), NOW_MS + 1500)
+        again = message(record, lease_no=lease_no)
+        again.attempt = 2
+        again._started = Started(102.0, 102.0, SEEN)
+        assert due.waits(again, read_attempt_record(record)) == waits

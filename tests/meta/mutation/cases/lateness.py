@@ -1,5 +1,6 @@
 """What traces and operators are told of waiting, and of processes that leave something undone."""
 
+import re
 from typing import Any
 
 from tests.meta.mutation.case import Symbol
@@ -32,6 +33,12 @@ CASES = (
     ),
     case(
         "R116",
+        "only the process that reported a failure knows when its message is due",
+        Symbol("protocol:_undated", lambda _original: _without_due_time),
+        f"{LATENESS}test_the_attempt_before_says_how_it_ended",
+    ),
+    case(
+        "R116",
         "what is below a failed attempt is forgotten",
         Symbol("KeepFailures._hold", always(None)),
         f"{LATENESS}test_a_kept_failure_has_its_publish_and_what_its_handler_did",
@@ -49,6 +56,10 @@ CASES = (
         FINDINGS,
     ),
 )
+
+
+def _without_due_time(_state: bytes, line: bytes) -> bytes:
+    return re.sub(rb"\+\d+ ", b" ", line, count=1)
 
 
 async def _as_it_is(_self: Any, _place: Any, leased: Any) -> Any:
