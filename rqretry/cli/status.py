@@ -180,7 +180,7 @@ def _numbers(stats: Stats) -> Iterator[Part]:
             ],
             rows,
         )  # fmt: skip
-    yield from (clean(sentence) for topic in stats.topics for sentence in _beside(topic))
+    yield from (clean(sentence) for topic in stats.topics for sentence in _sentences(topic))
 
 
 def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:
@@ -192,7 +192,7 @@ def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _beside(topic: TopicStats) -> list[str]:
+def _sentences(topic: TopicStats) -> list[str]:
     """What a table of groups does not show."""
     shown = []
     if topic.stored or topic.max_messages is not None:

@@ -21,6 +21,10 @@ from rqretry.worker.leases import Delivery, LeasedPlace
 
 log = logging.getLogger("rqretry")
 
+_RENEW_AFTER = 1 / 3
+"""The age, as a part of its visibility, at which a lease is renewed."""
+_LOOK_EVERY = 1 / 6
+"""The part of the shortest visibility after which leases are looked through again."""
 _LATE_S = 2.0
 """How much later than in time the event loop ends an attempt at most, while it is not blocked."""
 
@@ -73,7 +77,7 @@ class Heartbeat:
                 self._loop.call_soon_threadsafe(self._ended.set)
 
     def _every(self) -> float:
-        return min((place.visibility_s for place in list(self._places)), default=30.0) / 6
+        return min((place.visibility_s for place in list(self._places)), default=30.0) * _LOOK_EVERY
 
     def _look_at_loop(self) -> None:
         """Where the event loop stands still, say so in its place: the list of workers shows it."""
@@ -113,7 +117,7 @@ class Heartbeat:
 
     def _due(self, place: LeasedPlace, now: float) -> list[Delivery]:
         """What to renew of a place: nothing whose attempt has had its time."""
-        held = place.leases.sent_before(now - place.visibility_s / 3)
+        held = place.leases.sent_before(now - place.visibility_s * _RENEW_AFTER)
         over = {d for d in held if not d.settled and now > d.leased_at + place.longest_s}
         for delivery in over - self._overdue:
             if now > delivery.leased_at + place.longest_s + _LATE_S:
