@@ -19,6 +19,9 @@ from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL
 Arguments = tuple[Any, ...]
 
 _READ = 1 << 16
+_AS_WRITTEN = 1 << 20
+"""Hashes with values of so many bytes are read in the order in which they were written, not in that
+of a seed which each server draws for itself."""
 MEMORY = "memory"
 """What a server refuses that has no more of it."""
 _LIMITED = "limited"
@@ -57,8 +60,8 @@ class Server:
     """
 
     def __init__(self, library: ScriptLibrary, *, appendonly: bool = False) -> None:
-        debug = ("--enable-debug-command", "yes")
-        self.embedded = EmbeddedRedis(appendonly=appendonly, extra=debug)
+        options = ("--enable-debug-command", "yes", "--hash-max-listpack-value", str(_AS_WRITTEN))
+        self.embedded = EmbeddedRedis(appendonly=appendonly, extra=options)
         self.durable = appendonly
         self.verbs: dict[str, str] = {}
         self.now_ms = self.logical_ms = 0

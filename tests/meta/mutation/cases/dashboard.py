@@ -48,7 +48,7 @@ CASES = (
          Symbol("_Server.startup", announced_first),
          f"{LIVE}test_the_address_is_announced_when_the_first_page_has_its_numbers"),
     case("R149", "each group is asked of each worker", Symbol("Live.serves", of_all),
-         "tests/unit/admin/test_live_workers.py::"
+         "tests/unit/admin/test_statistics.py::"
          "test_whether_a_group_is_served_is_asked_of_its_own_workers"),
     case("R108", "what was chosen is forgotten", Symbol("dashboard:choice_of", everything),
          "tests/edges/dashboard/test_lists.py::"
