@@ -170,6 +170,15 @@ def test_fail_records_when_each_message_is_due(world: World) -> None:
     assert (due["d"], due["f"]) == (START_MS + 5 * SECOND, START_MS)
 
 
+def test_records_that_are_alike_but_for_the_attempt_name_their_own(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.client.hset(world.group().attempts, "b", "1:2:0:0")  # its record is lost
+    world.fail(failure("a", delay_ms=SECOND), failure("b", delay_ms=SECOND))
+    records = {id_: read_record(text) for id_, text in world.state()["g:failures"].items()}
+    assert [records[id_][-1].attempt for id_ in "ab"] == [1, 2]
+
+
 def test_fail_does_not_jitter_what_the_handler_chose(world: World) -> None:
     world.subscribe(jitter="0.5")
     world.leased("a", "b")

@@ -191,11 +191,8 @@ async def test_a_worker_of_a_paused_group_goes_on_with_what_is_due(
         store.run(lease(keys, worker="killed", want=1, visibility_ms=600))
     client.admin.pause("g")
     async with lab.working(app):
-        await until(lambda: client.admin.stats(group="g").topics[0].groups[0].workers == 1)
-        before = client.admin.stats(group="g")
         await until(lambda: client.admin.stats(group="g").dead == 1, 3.0)
         (event,) = [e for e in client.admin.timeline(id_) if e.event == "expire"]
-    assert (before.inflight, before.dead) == (1, 0)
     assert event.worker not in ("", "killed")
 
 
