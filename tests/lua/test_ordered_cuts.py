@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import first, prepared
+from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
@@ -54,6 +54,19 @@ def test_a_redriven_message_leaves_the_place_that_a_cut_left_to_it(world: World)
     die(world, "b")
     assert world.redrive("b") == ["OK"]
     assert line(world) == ["x1a", "x3c", "x4b"]
+
+
+def test_a_retry_that_is_no_longer_the_head_goes_to_the_end_of_its_message_group(
+    world: World,
+) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("abc"))
+    assert leased(world) == ["a"]
+    world.fail(failure("a"))
+    world.damage().hset(world.group().heads, "x", "b")  # as a cut leaves it
+    world.advance(SECOND)
+    world.promote()
+    assert line(world) == ["x2b", "x3c", "x4a"]
 
 
 def test_a_line_passes_over_what_a_cut_left_in_it(world: World) -> None:
