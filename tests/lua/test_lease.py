@@ -271,6 +271,17 @@ def test_lease_counts_and_drops_an_id_without_a_body(world: World) -> None:
     }
 
 
+def test_nothing_is_left_of_a_retry_without_a_body(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.fail(failure("a", delay_ms=0))
+    world.promote()
+    world.damage().hdel(world.keys.bodies, "a")
+    assert {"g:attempts", "g:failures"} <= world.state().keys()
+    assert world.lease().ids == []
+    assert not {"g:attempts", "g:failures", "g:retry"} & world.state().keys()
+
+
 def test_lease_drops_an_id_that_the_group_no_longer_owes(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h")
