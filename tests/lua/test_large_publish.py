@@ -176,3 +176,24 @@ def test_halves_with_large_bodies(world: World) -> None:
     half = large(world, "c", digest="d")
     assert [prepare(world, half, tx="third").status for _ in range(2)] == ["AGAIN", "OK"]
     assert world.state()["bodies"]["c"] == BODY
+
+
+@pytest.mark.parametrize("body", [BODY, "small"], ids=["large", "small"])
+def test_a_half_that_was_cut_before_it_was_noted_does_not_keep_its_body(
+    world: World, body: str
+) -> None:
+    half = large(world, digest="d")
+    world.damage().hset(world.keys.ids, "a", "?e")
+    world.client.hset(world.keys.bodies, "a", body)
+    if body is BODY:
+        world.client.hset(world.keys.big, "a", len(body))
+    assert [prepare(world, half).status for _ in range(2)] == ["AGAIN", "OK"]
+    assert world.state()["bodies"] == {"a": BODY}
+
+
+def test_a_half_with_an_id_of_the_client_s_goes_on_where_it_was_cut(world: World) -> None:
+    half = large(world)
+    world.damage().hset(world.keys.bodies, "a", BODY)
+    world.client.hset(world.keys.big, "a", len(BODY))
+    assert prepare(world, half).verdicts == "A"
+    assert world.state()["bodies"] == {"a": BODY}
