@@ -1,5 +1,6 @@
 """Large bodies, which are stored in front of the script that publishes them, and adopted by it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,6 +151,38 @@ def test_what_was_left_behind_is_no_message_and_is_deleted_and_counted(world: Wo
     assert changed["incoming"] == {"a": None, "left": None}
     assert changed["counters"] == {"unadopted": 1}
     assert world.findings() == []
+
+
+@pytest.mark.parametrize("body", [BODY, "small"], ids=["large", "small"])
+def test_a_call_that_was_cut_does_not_keep_the_body_of_an_id_that_is_free(
+    world: World, body: str
+) -> None:
+    message = large(world, digest="d")
+    world.damage().hset(world.keys.ids, "a", "?e")
+    world.client.hset(world.keys.bodies, "a", body)
+    if body is BODY:
+        world.client.hset(world.keys.big, "a", len(body))
+    assert [world.publish(message).status for _ in range(2)] == ["AGAIN", "OK"]
+    assert world.state()["bodies"] == {"a": BODY}
+
+
+def test_a_call_goes_on_where_it_was_cut(world: World) -> None:
+    message = large(world)
+    world.damage().hset(world.keys.bodies, "a", BODY)
+    world.client.hset(world.keys.big, "a", len(BODY))
+    assert world.publish(message).status == "OK"
+    assert world.state()["bodies"] == {"a": BODY}
+
+
+def test_there_is_no_message_without_the_body_that_was_to_be_stored_in_front(world: World) -> None:
+    message = large(world)
+    command = publish(
+        world.keys, world.route, [message],
+        producer="p", seq=1, checksum="s", lane_ttl_ms=SECOND,
+    )  # fmt: skip
+    with world.changes() as changed:
+        assert world.run(replace(command, ahead=())).status == "AGAIN"
+    assert changed == {}
 
 
 def prepare(world: World, *messages: Prepared, tx: str = "tx") -> PreparedHalves:
