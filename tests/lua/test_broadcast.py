@@ -209,6 +209,7 @@ def test_sweep_forgets_what_was_cast_ten_minutes_ago_segment_by_segment(world: W
     world.set_time(START_MS + 13 * MINUTE)
     assert [world.sweep() for _ in range(2)] == [(1, 0, ()), (1, None, ())]
     assert shown(world) == []
+    assert world.client.hget(world.keys.meta, "cast_bytes") in {"0", b"0"}
     assert world.run(broadcasting.now_at(world.keys)) == end
     world.publish("e")
     assert [(entry.first, len(entry.messages)) for entry in entries(world)] == [(4, 1)]

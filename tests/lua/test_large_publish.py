@@ -185,6 +185,15 @@ def test_there_is_no_message_without_the_body_that_was_to_be_stored_in_front(wor
     assert changed == {}
 
 
+def test_a_sweep_of_what_was_left_behind_is_bounded_and_says_whether_there_is_more(
+    world: World,
+) -> None:
+    world.subscribe()
+    for id_ in "ab":
+        leave_behind(world, id_, OTHER)
+    assert [world.sweep(limit=1) for _ in range(2)] == [(1, 0, ()), (1, None, ())]
+
+
 def prepare(world: World, *messages: Prepared, tx: str = "tx") -> PreparedHalves:
     """Prepare halves."""
     halves = [Half(number, message, "", "") for number, message in enumerate(messages, start=1)]

@@ -300,6 +300,39 @@ def test_sweep_forgets_what_is_kept_by_time(world: World) -> None:
     world.advance(HOUR)
     world.sweep(groups=["g"])
     assert {"kept", "kept_bodies", "g:consumed"}.isdisjoint(world.state())
+    assert not world.client.hexists(world.keys.meta, "kept_bytes")
+
+
+def test_sweep_counts_the_bytes_of_what_it_leaves(world: World) -> None:
+    world.subscribe()
+    keeping(world)
+    consumed(world, "a")
+    world.advance(HOUR // 2)
+    consumed(world, "b")
+    world.advance(HOUR // 2 + 1)
+    world.sweep(groups=["g"])
+    assert int(world.client.hget(world.keys.meta, "kept_bytes")) > 0
+
+
+def test_a_sweep_frees_no_more_than_so_many_bytes(world: World) -> None:
+    world.subscribe()
+    keeping(world, keep_bytes=100 * MB)
+    for id_ in "abc":
+        world.publish(prepared(id_, b"x" * (9 * MB)))
+        world.succeed(*world.leased(id_, publish=False))
+    world.advance(HOUR + 1)
+    assert world.sweep(groups=["g"]).next_ms == 0
+    assert world.state()["kept"].keys() == {"c"}
+
+
+def test_sweep_forgets_what_a_group_consumed_before_others(world: World) -> None:
+    world.subscribe()
+    world.subscribe("h")
+    keeping(world)
+    consumed(world, "a")
+    world.advance(HOUR + 1)
+    world.sweep(groups=["g", "h"])
+    assert "g:consumed" not in world.state()
 
 
 def test_sweep_forgets_the_oldest_where_they_are_too_many_bytes(world: World) -> None:
