@@ -40,6 +40,13 @@ def test_history_ids_are_logical_time_and_the_number_of_the_entry(world: World) 
     ]  # fmt: skip
 
 
+def test_a_history_has_one_epoch_from_its_first_subscription_on(world: World) -> None:
+    world.subscribe()
+    world.advance(1)
+    world.subscribe("h")
+    assert int(world.client.hget(world.keys.meta, "epoch")) == START_MS
+
+
 def test_history_drops_its_oldest_entries_past_its_limit_and_counts_them(world: World) -> None:
     world.subscribe()
     world.client.hset(world.keys.meta, "limit", 1000)
