@@ -168,18 +168,11 @@ def _commands(role: str, library: ScriptLibrary) -> set[str]:
     plain: dict[str, Iterable[str]] = {
         "producer": (*_CATALOG, "xrange", "wait", *_LARGE_BODIES),
         "worker": (
-            *_CATALOG,
-            "hmget",
-            "xrange",
-            "xrevrange",
-            "zscore",
-            "wait",
-            *_WAITING,
-            *_LARGE_BODIES,
+            *_CATALOG, "hmget", "xrange", "xrevrange", "zscore", "wait", *_WAITING, *_LARGE_BODIES
         ),
         "admin": (*_LOOKING, *_WAITING, *_LARGE_BODIES, "wait", "unlink", "del", "memory|usage"),
         "reader": (*_LOOKING, "memory|usage"),
-    }
+    }  # fmt: skip
     return inner | set(_EVERYBODY) | set(plain[role])
 
 

@@ -153,15 +153,20 @@ def test_what_was_left_behind_is_no_message_and_is_deleted_and_counted(world: Wo
     assert world.findings() == []
 
 
+def cut_behind_its_body(world: World, body: str) -> None:
+    """What a call leaves that was cut when it had stored the body of `a` and remembered its id."""
+    world.damage().hset(world.keys.ids, "a", "?e")
+    world.client.hset(world.keys.bodies, "a", body)
+    if body is BODY:
+        world.client.hset(world.keys.big, "a", len(body))
+
+
 @pytest.mark.parametrize("body", [BODY, "small"], ids=["large", "small"])
 def test_a_call_that_was_cut_does_not_keep_the_body_of_an_id_that_is_free(
     world: World, body: str
 ) -> None:
     message = large(world, digest="d")
-    world.damage().hset(world.keys.ids, "a", "?e")
-    world.client.hset(world.keys.bodies, "a", body)
-    if body is BODY:
-        world.client.hset(world.keys.big, "a", len(body))
+    cut_behind_its_body(world, body)
     assert [world.publish(message).status for _ in range(2)] == ["AGAIN", "OK"]
     assert world.state()["bodies"] == {"a": BODY}
 
@@ -225,10 +230,7 @@ def test_a_half_that_was_cut_before_it_was_noted_does_not_keep_its_body(
     world: World, body: str
 ) -> None:
     half = large(world, digest="d")
-    world.damage().hset(world.keys.ids, "a", "?e")
-    world.client.hset(world.keys.bodies, "a", body)
-    if body is BODY:
-        world.client.hset(world.keys.big, "a", len(body))
+    cut_behind_its_body(world, body)
     assert [prepare(world, half).status for _ in range(2)] == ["AGAIN", "OK"]
     assert world.state()["bodies"] == {"a": BODY}
 
