@@ -8,6 +8,7 @@ from contextlib import closing, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from rqretry.cli.session import connected
 from rqretry.cli.trace_option import tasks_otlp_option
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.parts import parts_of
+from rqretry.core.settings import URL_VARIABLE
 from rqretry.gateway.processes import run_processes
 from rqretry.observability import observer
 from rqretry.observability.log_format import LogSettings, default_format, set_up_logging
@@ -26,6 +28,9 @@ from rqretry.testing.embedded_redis import EmbeddedRedis
 _NEEDS = {"grpc": "grpcio", "google.protobuf": "protobuf", "cryptography": "cryptography"}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _BACKLOG = 1024
+_PRIVATE = """\
+server   {}, private: it forgets everything at the end
+programs export {}={}"""
 
 
 def _address(name: str, text: str) -> tuple[str, int]:
@@ -94,6 +99,8 @@ def gateway(context: click.Context, /, **given: Any) -> None:
             settings = parts_of(client).settings
         with closing(_listen(host, port)) as listening:
             click.echo(f"gateway of namespace {settings.namespace} at {given['listen']}")
+            if server is not None:
+                click.echo(_PRIVATE.format(server, URL_VARIABLE, quote(server.url)))
             serve = partial(_serve, listening, where, (keys, tls, advertise), given)
             if given["processes"] == 1:
                 serve()

@@ -1,8 +1,12 @@
-"""Several gateway processes that accept from one socket, replaced when they die."""
+"""Several gateway processes that accept from one socket, replaced when they die.
+
+They end with the process that started them, whatever ended that.
+"""
 
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -21,7 +25,8 @@ def run_processes(count: int, serve: Callable[[], None]) -> None:
         for pid in [*children]:
             os.kill(pid, signal.SIGTERM)
 
-    children = {_start(serve) for _ in range(count)}
+    lifeline = os.pipe()
+    children = {_start(serve, lifeline) for _ in range(count)}
     for number in _SIGNALS:
         signal.signal(number, stop)
     while children:
@@ -30,12 +35,12 @@ def run_processes(count: int, serve: Callable[[], None]) -> None:
         if not stopping:
             log.error("gateway process %d ended (%d) and is replaced", pid, status)
             time.sleep(_AGAIN_S)
-            children.add(_start(serve))
+            children.add(_start(serve, lifeline))
             if stopping:  # the signal came while it was started
                 stop(signal.SIGTERM, None)
 
 
-def _start(serve: Callable[[], None]) -> int:
+def _start(serve: Callable[[], None], lifeline: tuple[int, int]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pid = os.fork()
     if pid:
@@ -46,6 +51,9 @@ def _start(serve: Callable[[], None]) -> int:
         for number in _SIGNALS:  # until it serves, a signal ends it; `stop` is its parent's
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        reading, writing = lifeline
+        os.close(writing)  # then only the parent has that end
+        threading.Thread(target=_end_with_parent, args=(reading,), daemon=True).start()
         serve()
         status = 0
     except BaseException:
@@ -53,3 +61,8 @@ def _start(serve: Callable[[], None]) -> int:
         raise
     finally:
         os._exit(status)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)  # nobody ever writes: it ends when the parent does
+    os.kill(os.getpid(), signal.SIGTERM)

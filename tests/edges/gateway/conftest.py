@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -57,16 +58,20 @@ def start_gateway(redis_server: EmbeddedRedis) -> Iterator[Callable[..., str]]:
 
 
 def launch(
-    *options: str, namespace: str = "", program: tuple[str, str] = ("-m", "rqretry")
+    *options: str,
+    namespace: str = "",
+    program: tuple[str, str] = ("-m", "rqretry"),
+    printed: Path = Path(os.devnull),
 ) -> tuple[str, "subprocess.Popen[bytes]"]:
-    """A gateway, and where it is going to listen."""
+    """A gateway, and where it is going to listen; `printed`: where its output goes."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, *program, "gateway", "--listen", address, *options]
     environment = {**os.environ, "PYTHONPATH": python_path()}
     if namespace:
         environment["RQRETRY_NAMESPACE"] = namespace
-    return address, subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    with printed.open("wb") as output:
+        return address, subprocess.Popen(command, env=environment, stdout=output)
 
 
 def wait_until_ready(address: str, process: "subprocess.Popen[bytes]") -> None:
