@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -360,25 +359,3 @@ def test_the_group_before_the_topics_is_no_call(lab: Lab, client: Client) -> Non
         with pytest.raises(TypeError, match="'group'"):
             each.simple_consumer("t")  # type: ignore[call-arg] # that is tested
     assert client.admin.groups() == []
-
-
-class Interrupted(list[Any]):
-    """Another thread receives whenever something is taken out of it."""
-
-    def __init__(self, places: list[Any], consumer: SimpleConsumer) -> None:
-        super().__init__(places)
-        self._consumer = consumer
-
-    def pop(self, index: Any = -1) -> Any:
-        taken = super().pop(index)
-        with ThreadPoolExecutor(1) as other:
-            other.submit(self._consumer.receive, wait=0).result()
-        return taken
-
-
-def test_threads_share_one_consumer(client: Client, consumer: SimpleConsumer) -> None:
-    consumer.receive(wait=0)
-    operations: Any = parts_of(consumer).operations
-    operations._places = Interrupted(operations._places, consumer)
-    client.publish("t", 1)
-    assert [message.body for message in consumer.receive(wait=0)] == [1]

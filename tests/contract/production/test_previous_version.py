@@ -1,6 +1,7 @@
 """The commit before this one, beside this tree: both publish and consume on one server."""
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -85,12 +86,19 @@ def schema_of(root: Path) -> int:
     return int(re.findall(r"^SCHEMA = (\d+)", text, flags=re.MULTILINE)[0])
 
 
+def environment(root: Path) -> dict[str, str]:
+    """Of a program; that of this tree is changed as the tests' own is (tests/meta/mutation)."""
+    own = os.environ if root == ROOT else {"PATH": "/usr/bin:/bin"}
+    before = [own["PYTHONPATH"]] if "PYTHONPATH" in own else []
+    return {**own, "PYTHONPATH": os.pathsep.join([*before, str(root)])}
+
+
 def started(root: Path, server: EmbeddedRedis, name: str) -> "subprocess.Popen[bytes]":
     request_parts = [str(root), server.url, str(server.socket_path), NAMESPACE, name, str(EACH)]
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *request_parts],
         cwd=root,
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        env=environment(root),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -180,6 +180,7 @@ def test_a_timeout_must_be_a_number_of_seconds_above_zero(option: Any, bad: Any)
         "redis+cluster://user:hunter2@h/1",
         "redis+cluster://user:hunter2@h1,user:hunter2@h2",
         "redis://h?password=hunter2",
+        "redis://h?hunter2=1",
         "unix://user:hunter2@run/r.sock",
     ],
 )
