@@ -51,7 +51,7 @@ def program(name: str) -> tuple[str, ...] | None:
         return (node,) if node and (place / "node_modules").is_dir() else None
     if runtime == "ruby":
         ruby = shutil.which("ruby")
-        return (ruby,) if ruby and shutil.which(name) else None
+        return (ruby,) if ruby and all(map(_is_installed, PEERS[name].packages)) else None
     python = place / "bin" / "python"
     return (str(python),) if python.is_file() else None
 
@@ -66,6 +66,15 @@ def version(name: str) -> str:
         return _run((*(program(name) or ()), "-S", name, "--version")).split()[-1]
     code = f"import importlib.metadata as m; print(m.version({name!r}))"
     return _run((*(program(name) or ()), "-c", code)).strip()
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package of Debian is; a version that is left of a removed one is none."""
+    try:
+        status = _run(("dpkg-query", "--show", "--showformat=${db:Status-Status}", package))
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return status == "installed"
 
 
 def _run(command: tuple[str, ...]) -> str:

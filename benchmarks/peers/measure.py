@@ -41,12 +41,17 @@ class Bench:
     place: Path
 
     def publish(self, action: str, count: int, *more: str) -> dict[str, Any]:
-        """Publish in one of its ways: one, bulk, slow or callers; nudge is traffic and no more."""
+        """Publish in one of its ways: one, bulk, slow or callers; nudge is traffic and no more.
+
+        Raises AssertionError if its program fails.
+        """
         command = (*self._adapter(), action, str(count), *more)
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=ADAPTERS, env=self._env(),
+            command, capture_output=True, text=True, check=False, cwd=ADAPTERS, env=self._env(),
             timeout=300,
         )  # fmt: skip
+        if done.returncode:
+            raise AssertionError(f"{action} ended with {done.returncode}: {_reason(done.stderr)}")
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 
@@ -201,6 +206,12 @@ def _report(out: Path, seconds: float) -> dict[str, Any]:
     _wait_for(out, seconds)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
+
+
+def _reason(text: str) -> str:
+    """The line of a traceback that says what happened: Python's last one, another's first one."""
+    lines = [line for line in text.strip().splitlines() if line.strip()] or ["it says nothing"]
+    return lines[-1 if lines[0].startswith("Traceback") else 0].strip()
 
 
 def _wait_for(out: Path, seconds: float) -> None:

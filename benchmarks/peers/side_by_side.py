@@ -3,7 +3,8 @@
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -46,15 +47,20 @@ def side_by_side(
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
     for turn in range(repeat):
         for name in systems:
-            print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
-            try:
-                killed = kill and turn == 0
-                measured = _ours if name == _OURS else partial(measure, name)
-                figures = measured(messages, kill=killed)
-                runs[name].append(figures)
-            except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:
-                print(f"{name}: {error}", file=sys.stderr)
+            measured = _ours if name == _OURS else partial(measure, name)
+            with _announced(name, turn, repeat):
+                runs[name].append(measured(messages, kill=kill and turn == 0))
     return {name: _described(name, made) for name, made in runs.items() if made}
+
+
+@contextmanager
+def _announced(name: str, turn: int, repeat: int) -> Iterator[None]:
+    """Say whose turn it is, and why it failed if it does: the others are measured all the same."""
+    print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
+    try:
+        yield
+    except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
 
 
 def _ours(messages: int | None, *, kill: bool) -> dict[str, Any]:
@@ -93,12 +99,12 @@ def callers_side_by_side(
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in (*kinds, *installed)}
     for turn in range(repeat):
         for name, made in runs.items():
-            print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
-            if name in kinds:
-                made.append(callers.figures(name.partition(" ")[2], messages))
-            else:
-                made.append(callers_of(name, messages))
-    return {name: summary_of(made) for name, made in runs.items()}
+            with _announced(name, turn, repeat):
+                if name in kinds:
+                    made.append(callers.figures(name.partition(" ")[2], messages))
+                else:
+                    made.append(callers_of(name, messages))
+    return {name: summary_of(made) for name, made in runs.items() if made}
 
 
 def summary_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:

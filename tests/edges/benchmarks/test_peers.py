@@ -3,6 +3,7 @@
 The harness is tried with a queue of its own kind, a list of Redis: no other system is needed.
 """
 
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.peers import environments, measure
+from benchmarks.peers import environments, measure, side_by_side
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.side_by_side import callers_table, markdown, summary_of
 from benchmarks.scenarios import callers
@@ -128,6 +129,25 @@ def test_what_a_killed_worker_held_comes_back_or_needs_traffic_or_is_lost(
     assert (found["recovery_s"] is not None) == (returns == "at the start")
 
 
+@pytest.mark.parametrize("text", ["raise OSError('no driver')", "raise SystemExit('no driver')"])
+def test_a_system_that_cannot_publish_is_quoted_and_the_others_are_measured(
+    toy: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+) -> None:
+    toy()
+    (tmp_path / "toy_peer.py").write_text(text)
+    monkeypatch.setattr(side_by_side, "program", lambda name: name == "toy" or None)
+    monkeypatch.setattr(callers, "AT_ONCE", (1,))
+
+    found = side_by_side.callers_side_by_side(["toy"], 1, 20)
+
+    assert set(found) == {"rqretry asyncio", "rqretry threads"}
+    assert re.search(r"toy: callers ended with 1: .*no driver\n$", capsys.readouterr().err)
+
+
 def test_a_worker_that_ends_too_early_is_quoted(toy: Callable[..., None], tmp_path: Path) -> None:
     toy()
     (tmp_path / "toy_peer.py").write_text("raise SystemExit('the toy is broken')")
@@ -204,6 +224,12 @@ def test_packages_of_debian_are_installed_once_and_the_reason_is_said_if_they_ca
 
     for name in ("ruby", "sidekiq"):
         script(tmp_path / name, "echo Sidekiq 6.4.1")
+    known = tmp_path / "dpkg-query"
+    for driver in ("exit 1", "printf config-files"):
+        script(known, f'case "$3" in ruby-sidekiq) printf installed;; *) {driver};; esac')
+        assert environments.program("sidekiq") is None
+        assert environments.install("sidekiq") == "E: are you root?"
+    script(known, "printf installed")
     assert environments.install("sidekiq") is None
     assert environments.program("sidekiq") == (str(tmp_path / "ruby"),)
     assert environments.version("sidekiq") == "6.4.1"
