@@ -67,6 +67,8 @@ class Run:
         self._publishers: list[int] = []
         self._gateways: dict[int, int] = {}
         """Process → port."""
+        self._consumers: list[int] = []
+        """Of a gateway."""
         self._started = 0
         self._writer = HistoryWriter(folder)
 
@@ -111,7 +113,8 @@ class Run:
             for _ in range(self.plan.publishers):
                 self._start_gateway(free_port())
             port = min(self._gateways.values())
-            self._nursery.start("consume by gateway", port=port, folder=str(self.folder))
+            consumer = self._nursery.start("consume by gateway", port=port, folder=str(self.folder))
+            self._consumers.append(consumer)
         for _ in range(self.plan.publishers):
             self._start_publisher()
 
@@ -235,11 +238,14 @@ class Run:
         )  # fmt: skip
 
     def _dismiss(self, extra: list[str]) -> None:
-        """Stop the workers in good order."""
-        gone = [pid for pid in self._workers if not self._nursery.signal(pid, signal.SIGTERM)]
-        extra += [f"worker {pid} had ended by itself; see the log" for pid in gone]
-        left = self._nursery.wait(set(self._workers), STOP_S)
-        extra += [f"worker {pid} does not stop" for pid in left]
+        """Stop in good order whoever still writes; gateways when nobody calls them any more."""
+        for role, pids in (
+            ("worker", self._workers), ("consumer", self._consumers), ("gateway", self._gateways)
+        ):  # fmt: skip
+            gone = [pid for pid in pids if not self._nursery.signal(pid, signal.SIGTERM)]
+            extra += [f"{role} {pid} had ended by itself; see the log" for pid in gone]
+            left = self._nursery.wait(set(pids), STOP_S)
+            extra += [f"{role} {pid} does not stop" for pid in left]
 
 
 def _drained(client: Client, groups: set[str]) -> bool:
