@@ -66,7 +66,6 @@ local function prepare_all(found)
 
   local stored, sizes, begun, remembered, reborn, lexed, noted, carried = {}, {}, {}, {}, {}, {}, {}, {}
   local accepted, verdicts, taken = {}, {}, {}
-  local adopted, fresh = 0, 0 -- large bodies, and those that no message had
 
   local function remember(id, digest)
     if digest ~= '' then
@@ -80,8 +79,7 @@ local function prepare_all(found)
     accepted[#accepted + 1] = id
     local size = #body
     if found.texts[id] then
-      adopted, size = adopted + 1, call('HSTRLEN', bodies, id)
-      fresh = fresh + (found.unadopted[id] and 1 or 0)
+      size = found.adopt(id)
     else
       stored[#stored + 1], stored[#stored + 2] = id, body
     end
@@ -97,12 +95,6 @@ local function prepare_all(found)
       begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
     end
     remember(id, digest)
-  end
-
-  -- Whether the large body is not there, or, under an id of the caller's, not the one that this call wrote.
-  local function is_other(id, digest)
-    local unsure = found.texts[id] and not found.sizes[id]
-    return unsure and (digest ~= '' or call('HEXISTS', bodies, id) == 0)
   end
 
   local function judge(i, id, digest)
@@ -125,9 +117,7 @@ local function prepare_all(found)
         remember(id, digest)
       else
         verdicts[i] = judge(i, id, digest)
-        if verdicts[i] == 'A' and is_other(id, digest) then
-          call('HDEL', bodies, id)
-          call('HDEL', big, id)
+        if verdicts[i] == 'A' and found.texts[id] and found.drop_other(id, digest) then
           return { 'AGAIN' }
         elseif verdicts[i] == 'A' then
           accept(i, id, body, digest, ARGV[at + 6])
@@ -166,7 +156,7 @@ local function prepare_all(found)
 
   -- Unless a call that was cut has stored some bodies before.
   local function take_back()
-    if added + fresh == #accepted then
+    if added + found.fresh == #accepted then
       for _, key in ipairs({ ids_key, bodies, big, half_of }) do
         call('HDEL', key, unpack(accepted))
       end
@@ -199,4 +189,4 @@ end
 if #ids > 0 then
   return with_incoming(keys, ids, texts, prepare_all)
 end
-return prepare_all({ texts = {}, unadopted = {}, count = 0 })
+return prepare_all({ texts = {}, unadopted = {}, count = 0, fresh = 0 })

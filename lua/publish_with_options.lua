@@ -104,7 +104,6 @@ local function publish_each(time, room, incoming)
   end
 
   local added, made = 0, {} -- bodies that were not there, and what each group got
-  local adopted, fresh = 0, 0 -- large bodies, and those that no message had
   local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
   local accepted, verdicts, all_new, unwanted = {}, {}, true, {}
   local filtered = string.find(mode, 'filtered', 1, true)
@@ -118,8 +117,7 @@ local function publish_each(time, room, incoming)
   local function keep(id, body, options)
     local size = #body
     if incoming.texts[id] then
-      adopted, size = adopted + 1, call('HSTRLEN', bodies, id)
-      fresh = fresh + (incoming.unadopted[id] and 1 or 0)
+      size = incoming.adopt(id)
     else
       stored[#stored + 1], stored[#stored + 2] = id, body
     end
@@ -183,19 +181,11 @@ local function publish_each(time, room, incoming)
     return 'A'
   end
 
-  -- Whether the large body is not there, or, under an id of the caller's, not the one that this call wrote.
-  local function is_other(id, digest)
-    local unsure = incoming.texts[id] and not incoming.sizes[id]
-    return unsure and (digest ~= '' or call('HEXISTS', bodies, id) == 0)
-  end
-
   look_up_ids()
   for i = 1, messages do
     local id, body, options = message(i)
     verdicts[i] = judge(id, options.digest)
-    if verdicts[i] == 'A' and is_other(id, options.digest) then
-      call('HDEL', bodies, id)
-      call('HDEL', big, id)
+    if verdicts[i] == 'A' and incoming.texts[id] and incoming.drop_other(id, options.digest) then
       return nil, 'AGAIN'
     elseif verdicts[i] == 'A' then
       accept(id, body, options)
@@ -206,7 +196,7 @@ local function publish_each(time, room, incoming)
       all_new = false
     end
   end
-  if #stored / 2 + adopted > math.max(0, room) then
+  if #stored / 2 + incoming.adopted > math.max(0, room) then
     return nil
   end
 
@@ -305,7 +295,7 @@ local function publish_each(time, room, incoming)
     if #reborn > 0 then
       call('ZREM', id_expiry, unpack(reborn))
     end
-    if #stored + adopted > 0 then
+    if #stored + incoming.adopted > 0 then
       store()
     end
     if #pushed + #unwanted > 0 then
@@ -320,7 +310,7 @@ local function publish_each(time, room, incoming)
 
   -- What was written before a write was refused, unless a call that was cut has stored some bodies before.
   local function take_back_each()
-    if #accepted == 0 or added + fresh < #stored / 2 + adopted then
+    if #accepted == 0 or added + incoming.fresh < #stored / 2 + incoming.adopted then
       return
     end
     call('HDEL', ids_key, unpack(accepted))
@@ -421,4 +411,4 @@ end
 if string.sub(ARGV[10], -1) == '+' then
   return publish_large()
 end
-return publish_all({ texts = {}, unadopted = {}, count = 0 })
+return publish_all({ texts = {}, unadopted = {}, count = 0, adopted = 0, fresh = 0 })

@@ -50,16 +50,16 @@ local function send_back()
   local entries, records = call('HMGET', attempts, unpack(sent)), call('HMGET', failures, unpack(sent))
   local plan, written, changed, at_once, notes = new_plan(), {}, {}, {}, {}
   for i, id in ipairs(sent) do
-    local _, _, note, delay = nil, nil, 'R', nil
+    local destination = { note = 'R' }
     if delays[id] then
-      _, _, note, delay = wait(plan, policy, clock.now, id, delays[id])
+      destination = wait(plan, policy, clock.now, id, delays[id])
     else
       at_once[#at_once + 1] = id
     end
-    notes[i] = note
+    notes[i] = destination.note
     local lease_no = read_entry(entries[i], policy.floor)
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id], delay)
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id], destination.delay)
   end
   local made, earlier, filled, ended = { ready = ready, orders = keys }, false, false, false
   all_or_undo(function()

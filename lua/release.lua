@@ -52,8 +52,7 @@ for i, id in ipairs(ids) do
     local n = #done + 1
     done[n], notes[n] = id, attempt .. ',R'
     if delay_ms then
-      local level, due_ms = wait(plan, policy, clock.now, id, delay_ms)
-      notes[n] = attempt .. ',W,' .. level .. ',' .. due_ms
+      notes[n] = attempt .. ',' .. wait(plan, policy, clock.now, id, delay_ms).note
     else
       local lane = attempt > 1 and retries or heads
       table.insert(lane, 1, id) -- LPUSH puts the last one first

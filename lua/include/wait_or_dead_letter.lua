@@ -10,13 +10,14 @@ local function dead_letter(plan, now, id, attempt, cause, line)
   plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause .. (fingerprint and ' ' .. fingerprint or '')
 end
 
--- Most messages of a call wait equally long, so level, due time and note of each delay are made only once.
+-- Most messages of a call wait equally long, so level, due time, the note of both for history and reply, and the delay
+-- for the failure record are made only once.
 local function destination_of(plan, policy, now, delay_ms)
   local known = plan.known[delay_ms]
   if not known then
     local level, due = level_for(policy.levels, delay_ms), now + delay_ms
     local members, text = plan.waiting[level] or {}, string.format('%d', due)
-    known = { level = level, due = text, members = members, note = 'W,' .. level .. ',' .. text }
+    known = { due = text, members = members, note = 'W,' .. level .. ',' .. text }
     known.delay = string.format('+%d', delay_ms)
     plan.known[delay_ms], plan.waiting[level] = known, members
     if due < (plan.earliest[level] or math.huge) then
@@ -26,13 +27,12 @@ local function destination_of(plan, policy, now, delay_ms)
   return known
 end
 
--- Returns the level, the due time, the note of both for history and reply, and the delay for the failure record.
 local function wait(plan, policy, now, id, delay_ms)
   local destination = destination_of(plan, policy, now, delay_ms)
   local members = destination.members
   local n = #members
   members[n + 1], members[n + 2] = destination.due, id
-  return destination.level, destination.due, destination.note, destination.delay
+  return destination
 end
 
 -- How long a message waits by the group's policy, before jitter.
@@ -58,8 +58,8 @@ local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice
       delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
     end
   end
-  local _, _, note, delay = wait(plan, policy, now, id, delay_ms)
-  return note, delay
+  local destination = wait(plan, policy, now, id, delay_ms)
+  return destination.note, destination.delay
 end
 
 local function ids_of(dead)
