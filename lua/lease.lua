@@ -26,7 +26,7 @@ local call = redis.call
          (the time by the caller's own clock; '' where it has just looked)
   REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies ('' for a large one), entries ('' if all are first attempts, else one per id, '-' for
-         lease_no:1:0:0), errors (none, or per id the newest line of its failure record, '' for none; on a first
+         lease_no:1:0:0), errors ('' if there are none, else per id the newest line of its failure record, '' for none; on a first
          attempt in a view why the message died), now_ms, rate, lease_no (of those without an entry); or NO_GROUP
          alone
          status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
@@ -41,6 +41,9 @@ local call = redis.call
 -- @include ownership
 -- @include last_failure
 -- @include undo
+
+-- Functions are made at each call, and whatever they share with what is around them takes longer than they do. So
+-- they get what they need: `keys`, and in `o` what is known of this lease.
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
@@ -67,82 +70,21 @@ local function peek_lists(first, second, want)
   return ids, from_first
 end
 
--- @bind keys
-local deaths, origins = KEYS[20], KEYS[21]
-local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
-local TRUSTED_MS = 10 -- no server is replaced faster
-local LARGE = 65536 -- a larger body is not read here
-local RAISED_EVERY_MS = 1800000 -- half as long as ids are remembered
-local LOOKED_AT_MS = 20000 -- every blocked consumer looks at least this often
-
-local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered',
-  'floor', 'verified')
-if not settings[1] then
-  return { 'NO_GROUP' }
-end
-local clock = read_clock(meta, expected_ms)
-local byte, most, rate = settings[3], tonumber(settings[4] or ''), settings[5] or ''
-local view = settings[6] == '1'
-local held = most and call('ZCARD', inflight) or 0
-
 local function first_score(key)
   return call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
 end
 
-local function remaining(key)
+local function remaining(clock, key)
   return ms_until(clock, first_score(key))
 end
 
-local function refusal()
-  if settings[2] == '1' then
-    return 'PAUSED'
-  elseif most and held >= most then
-    return 'LIMITED'
-  end
-  return rate ~= '' and not tokens and 'RATED'
+-- Why nothing may be leased.
+local function refusal(paused, full, has_to_pay)
+  return paused == '1' and 'PAUSED' or full and 'LIMITED' or has_to_pay and 'RATED'
 end
-
-local refused = refusal()
-if refused then
-  keep_time(clock, meta)
-  return {
-    refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate, 1,
-  }
-end
-want = most and math.min(want, most - held) or want
-local first, second = ready, retry
-if prefer == 'retry' then
-  first, second = retry, ready
-end
-
-local ids, from_first = peek_lists(first, second, want)
-
-local strays, orphans, scheduled_in, due_in = {}, {}, '', ''
-
--- One question for six: in most groups none of them is there.
-local odd = call('EXISTS', dead, view and deaths or pending, big, attempts, due, scheduled) > 0
-if odd then
-  due_in, scheduled_in = remaining(due), remaining(scheduled)
-end
-
--- The first that ends of what others hold; where there is none, nothing is in flight.
-local earliest = tonumber(first_score(inflight))
-
--- Whether any id may be a leftover, or too large for this lease.
-local function is_choosy()
-  return view or odd and call('EXISTS', dead, pending, big) > 0
-end
-local choosy = is_choosy()
-
-local function looked_up(count, command, key)
-  return choosy and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
-end
-
-local ordered = settings[7]
--- @include ordering
 
 -- Of an ordered group: who is not the head of its message group.
-local function out_of_turn()
+local function out_of_turn(keys, ids)
   if not (keys.used and keys.ordered == '1') then
     return {}
   end
@@ -158,50 +100,51 @@ local function out_of_turn()
   return waits
 end
 
-local deadline = clock.now + visibility_ms
-local until_ms = string.format('%d', deadline) -- spelled once: a number would be spelled for each message
+-- Whether any id may be a leftover, or too large for this lease.
+local function is_choosy(keys, o)
+  return o.view or o.odd and call('EXISTS', keys.dead, keys.pending, keys.big) > 0
+end
+
+local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 
 -- Whether all are to be leased, unless one stands in the lists twice or is in flight: nothing is dead, large
 -- or out of turn. So it is in most calls: nothing is copied, and writing tells what is in flight, because it
 -- keeps its deadline. For that its deadline must be another one.
-local plain
-local function are_plain(waits)
-  if choosy or next(waits) or SMALL * #ids > byte_limit then
+local function are_plain(keys, o, waits, byte_limit)
+  if o.choosy or next(waits) or SMALL * #o.ids > byte_limit then
     return false
   end
-  return not earliest or call('ZCOUNT', inflight, until_ms, until_ms) == 0
+  return not o.earliest or call('ZCOUNT', keys.inflight, o.until_ms, o.until_ms) == 0
 end
 
-local large = {} -- ids of messages whose bodies are
+local function looked_up(o, count, command, key)
+  return o.choosy and call(count, key) > 0 and call(command, key, unpack(o.ids)) or {}
+end
 
 -- Which of the ids are to be leased, and how many were looked at.
-local function choose()
-  local waits = out_of_turn()
-  plain = are_plain(waits)
-  if plain then
-    return ids, #ids
-  end
-  local taken, seen, bytes = {}, {}, 0
-  local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
-  local is_dead = looked_up('ZCARD', 'ZMSCORE', dead)
-  local owed = looked_up('HLEN', 'HMGET', view and deaths or pending)
-  local sizes = looked_up('HLEN', 'HMGET', big)
+local function choose(keys, o, waits, byte_limit)
+  local LARGE = 65536 -- a larger body is not read here
+  local ids, taken, seen, bytes = o.ids, {}, {}, 0
+  local leased = o.earliest and call('ZMSCORE', keys.inflight, unpack(ids)) or {}
+  local is_dead = looked_up(o, 'ZCARD', 'ZMSCORE', keys.dead)
+  local owed = looked_up(o, 'HLEN', 'HMGET', o.view and keys.deaths or keys.pending)
+  local sizes = looked_up(o, 'HLEN', 'HMGET', keys.big)
   local function size_of(i)
     local size = sizes[i] and tonumber(sizes[i]) or SMALL
-    large[ids[i]] = size > LARGE or nil
+    o.large[ids[i]] = size > LARGE or nil
     return size
   end
   local function is_owed(i)
-    if view then
+    if o.view then
       return is_dead[i] and owed[i]
     end
-    return not is_dead[i] and owns(byte, owed[i])
+    return not is_dead[i] and owns(keys.byte, owed[i])
   end
-  local all_owed = #is_dead + #owed == 0 and not view
+  local all_owed = #is_dead + #owed == 0 and not o.view
   for i = 1, #ids do
     local id = ids[i]
     if not (all_owed or is_owed(i)) then
-      strays[#strays + 1] = id
+      o.strays[#o.strays + 1] = id
     elseif not (leased[i] or seen[id] or waits[id]) then
       bytes = bytes + size_of(i)
       if bytes > byte_limit and #taken > 0 then
@@ -213,107 +156,115 @@ local function choose()
   return taken, #ids
 end
 
-local found, texts, members, entries, all_first = {}, {}, {}, {}, true
-
 -- Some have no body any more: those that have one, and their numbers.
-local function without_orphans(taken, stored, numbers)
+local function without_orphans(keys, o, taken, stored, numbers)
   local kept, missing = {}, {}
-  found, texts = {}, {}
+  o.found, o.texts = {}, {}
   for i = 1, #taken do
     if stored[i] then
-      found[#found + 1], texts[#texts + 1], kept[#kept + 1] = taken[i], stored[i], numbers[i] or false
+      o.found[#o.found + 1], o.texts[#o.texts + 1], kept[#kept + 1] = taken[i], stored[i], numbers[i] or false
     else
       missing[#missing + 1] = taken[i]
     end
   end
-  local leased = plain and earliest and call('ZMSCORE', inflight, unpack(missing)) or {}
+  local leased = o.plain and o.earliest and call('ZMSCORE', keys.inflight, unpack(missing)) or {}
   for i, id in ipairs(missing) do
-    orphans[#orphans + 1] = not leased[i] and id or nil
+    o.orphans[#o.orphans + 1] = not leased[i] and id or nil
   end
   return kept
 end
 
-local function read_bodies(taken)
+local function read_bodies(keys, large, taken)
   if not next(large) then
-    return call('HMGET', bodies, unpack(taken))
+    return call('HMGET', keys.bodies, unpack(taken))
   end
   local stored = {}
   for i, id in ipairs(taken) do
     if large[id] then
-      stored[i] = call('HEXISTS', bodies, id) == 1 and ''
+      stored[i] = call('HEXISTS', keys.bodies, id) == 1 and ''
     else
-      stored[i] = call('HGET', bodies, id)
+      stored[i] = call('HGET', keys.bodies, id)
     end
   end
   return stored
 end
 
-local function read_messages(taken)
-  local stored = read_bodies(taken)
-  local numbers = odd and call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
-  found, texts = taken, stored
+local function read_messages(keys, o, taken)
+  local stored = read_bodies(keys, o.large, taken)
+  local numbers = o.odd and call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(taken)) or {}
+  o.found, o.texts = taken, stored
   for i = 1, #taken do
     if not stored[i] then
-      numbers = without_orphans(taken, stored, numbers)
+      numbers = without_orphans(keys, o, taken, stored, numbers)
       break
     end
   end
-  for i = 1, #found do
-    members[2 * i - 1], members[2 * i] = until_ms, found[i]
-  end
-  for i = 1, (view or #numbers > 0) and #found or 0 do
-    entries[i], all_first = numbers[i] or '-', all_first and not numbers[i]
+  for i = 1, (o.view or #numbers > 0) and #o.found or 0 do
+    o.entries[i], o.all_first = numbers[i] or '-', o.all_first and not numbers[i]
   end
 end
 
+-- Returns how many were looked at.
+local function read_chosen(keys, o, byte_limit)
+  local waits = out_of_turn(keys, o.ids)
+  local taken, looked_at = o.ids, #o.ids
+  o.plain = are_plain(keys, o, waits, byte_limit)
+  if not o.plain then
+    taken, looked_at = choose(keys, o, waits, byte_limit)
+  end
+  if #taken > 0 then
+    read_messages(keys, o, taken)
+  end
+  return looked_at
+end
+
 -- Of a plain call: what was in flight before is not leased, and what stood in the lists twice once.
-local function leave_out_repeated(errors)
-  local deadlines, seen = call('ZMSCORE', inflight, unpack(found)), {}
-  local all = { found, texts, entries, errors }
+local function leave_out_repeated(keys, o)
+  local deadlines, seen = call('ZMSCORE', keys.inflight, unpack(o.found)), {}
+  local all = { o.found, o.texts, o.entries, o.errors }
   local kept = { {}, {}, {}, {} }
-  all_first = true
-  for i, id in ipairs(found) do
-    if not seen[id] and tonumber(deadlines[i]) == deadline then
+  o.all_first = true
+  for i, id in ipairs(o.found) do
+    if not seen[id] and tonumber(deadlines[i]) == o.deadline then
       local at = #kept[1] + 1
       for column = 1, 4 do
         kept[column][at] = all[column][i]
       end
-      seen[id], all_first = true, all_first and (entries[i] or '-') == '-'
+      seen[id], o.all_first = true, o.all_first and (o.entries[i] or '-') == '-'
     end
   end
-  found, texts, entries = kept[1], kept[2], kept[3]
-  return kept[4]
+  o.found, o.texts, o.entries, o.errors = kept[1], kept[2], kept[3], kept[4]
 end
 
-local function read_chosen()
-  local taken, looked_at = choose()
-  if #taken > 0 then
-    read_messages(taken)
-  end
-  return looked_at
-end
-local scanned = #ids > 0 and read_chosen() or 0
 -- What was in the lists and is not leased: a view has marks of it, and messages without a body have bytes.
-local function forget_leftovers()
-  if view and #strays > 0 then
-    call('HDEL', failures, unpack(strays))
-    call('HDEL', attempts, unpack(strays))
-    call('HDEL', deaths, unpack(strays))
+local function forget_leftovers(keys, o, group)
+  if o.view and #o.strays > 0 then
+    call('HDEL', keys.failures, unpack(o.strays))
+    call('HDEL', keys.attempts, unpack(o.strays))
+    call('HDEL', keys.deaths, unpack(o.strays))
   end
-  if #orphans > 0 then
-    call('HDEL', failures, unpack(orphans))
-    call('HDEL', attempts, unpack(orphans))
-    call('HDEL', pending, unpack(orphans))
-    call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+  if #o.orphans > 0 then
+    call('HDEL', keys.failures, unpack(o.orphans))
+    call('HDEL', keys.attempts, unpack(o.orphans))
+    call('HDEL', keys.pending, unpack(o.orphans))
+    call('HINCRBY', keys.counters, 'orphan:' .. group, #o.orphans)
   end
+end
+
+-- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
+local function let_next_go(keys, o)
+  local _, finish_in_order = load_ordering()
+  finish_in_order(keys, o.strays, {})
+  finish_in_order(keys, o.orphans, o.orphans, true)
 end
 
 -- Returns the lowest number that these leases may have, and whether those without an entry have it. It is
 -- looked into where it was not just now: another server may have lost what an earlier one wrote.
-local function lowest_number()
-  local own = settings[8]
+local function lowest_number(keys, clock, own, verified)
+  local TRUSTED_MS = 10 -- no server is replaced faster
+  local RAISED_EVERY_MS = 1800000 -- half as long as ids are remembered
   if own and own == clock.floor then
-    local since = clock.now - settings[9]
+    local since = clock.now - verified
     if since >= 0 and since < TRUSTED_MS and clock.now - own < RAISED_EVERY_MS then
       return tonumber(own), true
     end
@@ -324,29 +275,25 @@ local function lowest_number()
   return floor, floor == own or adopt_floor(keys, own, floor)
 end
 
-local floor, adopted = 1, true
-local function write_in_flight()
-  local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
-  if #found == 0 then
-    return errors, ''
+local function write_in_flight(keys, o)
+  if o.view or not o.all_first then
+    o.errors = newest_failures(keys.failures, o.found, o.entries, o.origins)
   end
-  local added = call('ZADD', inflight, 'NX', unpack(members))
-  if added < #found then
-    errors = leave_out_repeated(errors)
+  local members = {}
+  for i = 1, #o.found do
+    members[2 * i - 1], members[2 * i] = o.until_ms, o.found[i]
   end
-  if not (all_first and adopted) then
+  if #members > 0 and call('ZADD', keys.inflight, 'NX', unpack(members)) < #o.found then
+    leave_out_repeated(keys, o)
+  end
+  if #o.found > 0 and not (o.all_first and o.adopted) then
     local _, _, number_leases = load_lease_numbers()
-    number_leases(attempts, found, entries, floor, adopted)
+    number_leases(keys.attempts, o.found, o.entries, o.floor, o.adopted)
+    o.entry_text = table.concat(o.entries, ' ')
   end
-  return errors, all_first and adopted and '' or table.concat(entries, ' ')
 end
--- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
-local function let_next_go()
-  local _, finish_in_order = load_ordering()
-  finish_in_order(keys, strays, {})
-  finish_in_order(keys, orphans, orphans, true)
-end
-local function trim_lists()
+
+local function trim_lists(first, second, scanned, from_first)
   if scanned > 0 then
     call('LTRIM', first, math.min(scanned, from_first), '-1')
   end
@@ -354,54 +301,106 @@ local function trim_lists()
     call('LTRIM', second, scanned - from_first, '-1')
   end
 end
+
 -- How many will be in the lists once they are trimmed.
-local function count_left()
-  if #ids == want or #strays + #orphans > 0 then -- the lists were not read to their ends, or got followers
-    return call('LLEN', ready) + call('LLEN', retry) - scanned
+local function count_left(keys, o)
+  if #o.ids == o.want or #o.strays + #o.orphans > 0 then -- the lists were not read to their ends, or got followers
+    return call('LLEN', keys.ready) + call('LLEN', keys.retry) - o.scanned
   end
-  return #ids - scanned
+  return #o.ids - o.scanned
 end
+
 -- Others learn of a short lease at once; of a longer one when they look the next time.
-local function has_news()
-  return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < earliest)
+local function has_news(o, visibility_ms)
+  local LOOKED_AT_MS = 20000 -- every blocked consumer looks at least this often
+  return #o.found > 0 and visibility_ms < LOOKED_AT_MS and (not o.earliest or o.deadline < o.earliest)
 end
-local status, left, errors, entry_text = 'OK', 0, {}, ''
-local function write_all()
-  errors, entry_text = write_in_flight()
-  left = count_left()
-  local full = most and held + #found >= most
-  if not full and (left > 0 or has_news()) then
-    call('ZADD', wake, '0', '1')
+
+local function write_all(keys, clock, o, group, worker, visibility_ms)
+  write_in_flight(keys, o)
+  o.left = count_left(keys, o)
+  local full = o.room and #o.found >= o.room
+  if not full and (o.left > 0 or has_news(o, visibility_ms)) then
+    call('ZADD', keys.wake, '0', '1')
   end
-  if #found > 0 then
-    call('HINCRBY', counters, 'lease:' .. group, #found)
-    append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
-    earliest = math.min(earliest or deadline, deadline)
-  elseif odd or earliest then
-    keep_time(clock, meta)
+  if #o.found > 0 then
+    call('HINCRBY', keys.counters, 'lease:' .. group, #o.found)
+    append_history(clock, keys.meta, keys.events, 'lease', group, worker, o.found, o.entry_text, '')
+    o.earliest = math.min(o.earliest or o.deadline, o.deadline)
+  elseif o.odd or o.earliest then
+    keep_time(clock, keys.meta)
   end
-  status = full and 'LIMITED' or 'OK'
+  o.status = full and 'LIMITED' or 'OK'
 end
-local function prepare_writes()
-  if #strays + #orphans > 0 then
-    let_next_go()
-    forget_leftovers()
+
+local function prepare_writes(keys, clock, o, group, first)
+  if #o.strays + #o.orphans > 0 then
+    let_next_go(keys, o)
+    forget_leftovers(keys, o, group)
   end
-  if #found > 0 then
-    floor, adopted = lowest_number()
+  if #o.found > 0 then
+    o.floor, o.adopted = lowest_number(keys, clock, o.own, o.verified)
   end
-  if scanned > 0 then
+  if o.scanned > 0 then
     call('LTRIM', first, '0', '-1') -- changes nothing: only once it may be trimmed is anything leased
   end
 end
-prepare_writes()
+
+-- @bind keys
+keys.deaths = KEYS[20]
+
+local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered',
+  'floor', 'verified')
+if not settings[1] then
+  return { 'NO_GROUP' }
+end
+local clock = read_clock(meta, expected_ms)
+local byte, ordered, most, rate = settings[3], settings[7], tonumber(settings[4] or ''), settings[5] or ''
+-- @include ordering
+local room = most and most - call('ZCARD', inflight)
+
+local refused = refusal(settings[2], most and room <= 0, rate ~= '' and not tokens)
+if refused then
+  keep_time(clock, meta)
+  return {
+    refused, remaining(clock, due), remaining(clock, inflight), remaining(clock, scheduled), 0, {}, {}, '', '',
+    clock.now, rate, 1,
+  }
+end
+local first, second = ready, retry
+if prefer == 'retry' then
+  first, second = retry, ready
+end
+local view, deadline = settings[6] == '1', clock.now + visibility_ms
+local o = {
+  want = math.min(want, room or want), room = room, view = view, origins = KEYS[21], own = settings[8],
+  verified = settings[9], deadline = deadline,
+  until_ms = string.format('%d', deadline), -- spelled once: a number would be spelled for each message
+  ids = false, scanned = 0, found = {}, texts = {}, entries = {}, errors = '', entry_text = '', all_first = true,
+  strays = {}, orphans = {}, large = {}, floor = 1, adopted = true,
+}
+local ids, from_first = peek_lists(first, second, o.want)
+o.ids = ids
+
+-- One question for six: in most groups none of them is there.
+o.odd = call('EXISTS', dead, view and keys.deaths or pending, big, attempts, due, scheduled) > 0
+local due_in, scheduled_in = '', ''
+if o.odd then
+  due_in, scheduled_in = remaining(clock, due), remaining(clock, scheduled)
+end
+-- The first that ends of what others hold; where there is none, nothing is in flight.
+o.earliest = tonumber(first_score(inflight))
+o.choosy = is_choosy(keys, o)
+o.scanned = #ids > 0 and read_chosen(keys, o, byte_limit) or 0
+
+prepare_writes(keys, clock, o, group, first)
 all_or_undo(write_all, function()
-  if #found > 0 then
-    call('ZREM', inflight, unpack(found))
+  if #o.found > 0 then
+    call('ZREM', inflight, unpack(o.found))
   end
-end)
-trim_lists()
+end, keys, clock, o, group, worker, visibility_ms)
+trim_lists(first, second, o.scanned, from_first)
 return {
-  status, due_in, ms_until(clock, earliest), scheduled_in, left, found,
-  texts, entry_text, errors, clock.now, rate, floor,
+  o.status, due_in, ms_until(clock, o.earliest), scheduled_in, o.left, o.found,
+  o.texts, o.entry_text, #o.errors > 0 and o.errors or '', clock.now, rate, o.floor,
 }
