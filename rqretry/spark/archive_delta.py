@@ -12,23 +12,21 @@ from importlib.util import find_spec
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from rqretry.core.errors import ConfigError, show
 from rqretry.spark.archive_files import (
-    POSITION,
     StagedFile,
     Stored,
+    committed,
     dated,
+    last_events,
     read_files,
     staged,
 )
-from rqretry.spark.hadoop_folder import HIDDEN, HadoopFolder, plain_path
+from rqretry.spark.hadoop_folder import HadoopFolder, plain_path
 from rqretry.spark.offsets import Positions
-from rqretry.spark.position import Position, read_positions
 
-CHECKPOINT = f"{HIDDEN}checkpoint"
 LOG = "_delta_log"
 """The folder that makes another one a table."""
 _MERGED_BYTES = 128 * 1024 * 1024
@@ -59,19 +57,11 @@ class DeltaArchive:
 
     def ends(self) -> Positions:
         """Where the table continues: what its query has committed, else behind what it holds."""
-        commits = self.folder.list(f"{CHECKPOINT}/commits/[0-9]*")
-        if commits:
-            last = max(int(name.rpartition("/")[2]) for name in commits)
-            *_, offsets = self.folder.read(f"{CHECKPOINT}/offsets/{last}").splitlines()
-            return read_positions(json.loads(offsets))
+        known = committed(self.folder)
+        if known is not None:
+            return known
         rows = self.rows()
-        if rows is None:
-            return {}
-        ends = rows.groupBy("topic", "partition").agg(fn.max(fn.expr(POSITION))).collect()
-        return {
-            (topic, partition): Position(ms, number, item + 1)
-            for topic, partition, (ms, number, item) in ends
-        }
+        return {} if rows is None else last_events(rows, {})
 
     def rows(self) -> DataFrame | None:
         """The events of the newest snapshot; None if there is no table."""
@@ -137,12 +127,12 @@ class DeltaArchive:
         return table
 
     def _action(self, one: StagedFile) -> Any:
-        topic, _, date = one.book.shelf
+        topic, _, date = one.books[0].shelf
         return self._lake.transaction.AddAction(
             one.path,
             one.bytes,
             {"topic": topic, "date": date},
-            one.book.last.ms,
+            max(book.last.ms for book in one.books),
             data_change=True,
             stats=json.dumps({"numRecords": one.events}),
         )

@@ -1,25 +1,30 @@
 """The archive as Parquet files: which events are in which file, as its name says.
 
 A file holds events of one partition on one day, and is named after the first and the last of them:
-`topic=flights/date=2026-11-21/0000-<first>-<last>.parquet`. So writing the same events again makes
-the same name, and the names alone show how far the archive reaches. Spark writes the files of a
-batch in a hidden folder first; each then gets its name, whole and at once, and is never changed,
-merged or deleted (docs/decisions/0122): no reader sees an event twice, or misses one.
+`topic=flights/date=2026-11-21/0000-<first>-<last>.parquet`. Where few events came, those of several
+partitions share a file, whose name ends with a digest of such ranges. So writing the same events
+again makes the same name. Spark writes the files of a batch in a hidden folder first; each then
+gets its name, whole and at once, and is never changed, merged or deleted (docs/decisions/0122): no
+reader sees an event twice, or misses one.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from rqretry.spark.columns import schema_of
-from rqretry.spark.hadoop_folder import HadoopFolder
+from rqretry.spark.hadoop_folder import HIDDEN, HadoopFolder
 from rqretry.spark.offsets import Positions, TopicPartition
 from rqretry.spark.options import ALL_TOPICS, read_options
-from rqretry.spark.position import Position
+from rqretry.spark.position import Position, read_positions
 
 SUFFIX = ".parquet"
 POSITION = """struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
@@ -31,6 +36,8 @@ _NAME = re.compile(
     r"topic=([^/]+)/date=([0-9-]{10})/([0-9]{4,})-([0-9]+\.[0-9]+\.[0-9]+)-([0-9]+\.[0-9]+\.[0-9]+)"
     + re.escape(SUFFIX)
 )
+_SHARED = "shared"
+CHECKPOINT = f"{HIDDEN}checkpoint"
 
 
 class Shelf(NamedTuple):
@@ -75,15 +82,26 @@ class StagedFile(NamedTuple):
     """A file of a batch that is not in the archive yet.
 
     Attributes:
-        book: What it holds.
+        books: What it holds of each partition.
         path: Where it is among the others.
         events, bytes: How many.
     """
 
-    book: Book
+    books: tuple[Book, ...]
     path: str
     events: int
     bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its path in the archive."""
+        if len(self.books) == 1:
+            return self.books[0].path
+        ranges = " ".join(book.path for book in self.books)
+        first, last = min(book.first for book in self.books), max(book.last for book in self.books)
+        digest = hashlib.sha256(ranges.encode()).hexdigest()[:16]
+        name = f"{_SHARED}-{_spell(first)}-{_spell(last)}-{digest}{SUFFIX}"
+        return f"{self.books[0].shelf.folder}/{name}"
 
 
 class ParquetFiles:
@@ -99,28 +117,32 @@ class ParquetFiles:
 
     def ends(self) -> Positions:
         """Where the archive of each partition continues."""
-        return ends_of(self._books())
+        known = committed(self.folder)
+        if known is not None:
+            return known
+        ends, shared = ends_of(self._books()), self._shared()
+        return ends | last_events(read_files(self._spark, self.folder, shared), ends)
 
     def store(self, batch: DataFrame, number: int, query: str) -> Stored:  # noqa: ARG002 - known by name
         """Add a batch; what the archive has is skipped."""
         events = files = 0
         with staged(self.folder, batch) as (folder, found):
             for one in sorted(found):
-                if not self.folder.has(one.book.path):
-                    self.folder.take(folder, one.path, one.book.path)
+                if not self.folder.has(one.name):
+                    self.folder.take(folder, one.path, one.name)
                     events, files = events + one.events, files + 1
         return Stored(events, files)
 
     def rows(self) -> DataFrame | None:
         """Each event once, though an earlier release may have left what it had merged."""
-        books, kept = self._books(), list[Book]()
+        books, shared, kept = self._books(), self._shared(), list[Book]()
         for book in sorted(books, key=lambda one: (one.shelf, one.first, [-n for n in one.last])):
             if not kept or not kept[-1].holds(book):
                 kept.append(book)
-        if not books:
+        if not (books or shared):
             return None
-        whole = len(kept) == len(books)
-        return read_files(self._spark, self.folder, [""] if whole else [book.path for book in kept])
+        names = [*(book.path for book in kept), *shared]
+        return read_files(self._spark, self.folder, [""] if len(kept) == len(books) else names)
 
     def compact(self) -> int:
         """Files of which nobody keeps a list are left as they are."""
@@ -129,6 +151,9 @@ class ParquetFiles:
     def _books(self) -> list[Book]:
         names = self.folder.list(f"topic=*/date=*/*{SUFFIX}")
         return [book for book in map(read_name, names) if book is not None]
+
+    def _shared(self) -> list[str]:
+        return self.folder.list(f"topic=*/date=*/{_SHARED}-*{SUFFIX}")
 
 
 @contextmanager
@@ -146,7 +171,7 @@ def staged(
         last = fn.expr(POSITION)
         ranges = spark.read.parquet(place.pattern).groupBy(*file)
         sums = ranges.agg(fn.count("*"), fn.min(last), fn.max(last)).collect()
-        found = [_staged_file(*row) for row in sums]
+        found = [*_staged_files(sums)]
     try:
         yield place, found
     finally:
@@ -177,6 +202,26 @@ def read_name(path: str) -> Book | None:
     return Book(Shelf(topic, int(partition), date), _read(first), _read(last))
 
 
+def committed(folder: HadoopFolder) -> Positions | None:
+    """How far the query of an archive has committed; None without its checkpoint."""
+    commits = folder.list(f"{CHECKPOINT}/commits/[0-9]*")
+    if not commits:
+        return None
+    last = max(int(name.rpartition("/")[2]) for name in commits)
+    *_, offsets = folder.read(f"{CHECKPOINT}/offsets/{last}").splitlines()
+    return read_positions(json.loads(offsets))
+
+
+def last_events(rows: DataFrame, known: Positions) -> Positions:
+    """Behind the last event of each partition that is in some rows, unless more is known."""
+    found = rows.groupBy("topic", "partition").agg(fn.max(fn.expr(POSITION))).collect()
+    ends = {(topic, number): Position(*last) for topic, number, last in found}
+    return {
+        which: max(last._replace(item=last.item + 1), known.get(which, Position()))
+        for which, last in ends.items()
+    }
+
+
 def ends_of(books: Iterable[Book]) -> Positions:
     """Behind the last event of each partition."""
     ends: Positions = {}
@@ -187,13 +232,16 @@ def ends_of(books: Iterable[Book]) -> Positions:
     return ends
 
 
-def _staged_file(
-    file: str, size: int, partition: int, events: int, first: Any, last: Any
-) -> StagedFile:
-    topic, date, name = file.split("/")[-3:]
-    shelf = Shelf(topic.partition("=")[2], partition, date.partition("=")[2])
-    book = Book(shelf, Position(*first), Position(*last))
-    return StagedFile(book, f"{topic}/{date}/{name}", events, size)
+def _staged_files(sums: Iterable[Any]) -> Iterator[StagedFile]:
+    """What was found of each file and partition, by file."""
+    for (file, size), rows in groupby(sorted(sums), key=itemgetter(0, 1)):
+        topic, date, name = file.split("/")[-3:]
+        books, events = list[Book](), 0
+        for _, _, partition, count, first, last in rows:
+            shelf = Shelf(topic.partition("=")[2], partition, date.partition("=")[2])
+            books.append(Book(shelf, Position(*first), Position(*last)))
+            events += count
+        yield StagedFile(tuple(books), f"{topic}/{date}/{name}", events, size)
 
 
 def _spell(position: Position) -> str:

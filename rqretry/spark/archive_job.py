@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import ConfigError, refuse, show
-from rqretry.spark.archive_delta import CHECKPOINT, LOG, DeltaArchive
-from rqretry.spark.archive_files import ParquetFiles
+from rqretry.spark.archive_delta import LOG, DeltaArchive
+from rqretry.spark.archive_files import CHECKPOINT, ParquetFiles
 from rqretry.spark.error_messages import plain_on_driver
 from rqretry.spark.hadoop_folder import HadoopFolder
 from rqretry.spark.lag import Lag, lags

@@ -10,7 +10,7 @@ from rqretry.spark.continuity import check_range
 from rqretry.spark.dead_letters import Stored, read_stored, stored_parts
 from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.filters import Pruning
-from rqretry.spark.history_ranges import Span, plan, read_span
+from rqretry.spark.history_ranges import Span, Spans, plan_batch, read_spans
 from rqretry.spark.offsets import Histories, histories_of
 from rqretry.spark.options import HISTORY, Options
 from rqretry.spark.position import EARLIEST, LATEST, Wanted
@@ -35,12 +35,12 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one part; Spark asks for None if there is none."""
         with plain_in_worker():
-            if isinstance(partition, Span):
-                yield from read_span(self.options, partition, self.schema, self.pruning)
+            if isinstance(partition, Spans):
+                yield from read_spans(self.options, partition, self.schema, self.pruning)
             elif isinstance(partition, Stored):
                 yield from read_stored(self.options, partition, self.schema)
 
-    def _spans(self, histories: Histories) -> list[Span]:
+    def _spans(self, histories: Histories) -> list[Spans]:
         starting: Wanted = self.options.starts or EARLIEST
         ending: Wanted = self.options.ends or LATEST
         bounds = histories.bounds()
@@ -55,10 +55,12 @@ class BatchReader(DataSourceReader):
             elif starts[partition] < ends[partition]:
                 check_range(histories, partition, starts[partition], bounds[partition])
         sizes = {
-            partition: bounds[partition].share(starts[partition], end)
+            Span(*partition, starts[partition], end): bounds[partition].share(
+                starts[partition], end
+            )
             for partition, end in ends.items()
         }
-        return plan(ends, starts, self.options.min_partitions, sizes)
+        return plan_batch(sizes, self.options.min_partitions)
 
 
 class PushingReader(BatchReader):

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.spark.continuity import check_range, name_of, report_loss
 from rqretry.spark.error_messages import DataLoss, plain_in_worker
-from rqretry.spark.history_ranges import Span, plan, read_span
+from rqretry.spark.history_ranges import Span, Spans, plan_stream, read_spans
 from rqretry.spark.offsets import (
     Bounds,
     Histories,
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.target = histories.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """One span for each partition that has something new."""
+        """What is new in each partition; partitions with little of it share tasks."""
         with plain_in_worker(), histories_of(self.options) as histories:
             ends = read_positions(end)
             bounds = self._bounds(histories, end)
@@ -94,13 +94,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, position in live.items():
                 if starts[partition] < position:
                     check_range(histories, partition, starts[partition], bounds[partition])
-            return plan(live, starts, self.options.min_partitions)
+            spans = [Span(*p, starts[p], end) for p, end in sorted(live.items())]
+            return plan_stream(spans, self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one span."""
-        assert isinstance(partition, Span)
+        """The rows of one task."""
+        assert isinstance(partition, Spans)
         with plain_in_worker():
-            yield from read_span(self.options, partition, self.schema)
+            yield from read_spans(self.options, partition, self.schema)
 
     def commit(self, end: Offsets) -> None:
         """Nothing to do: the history is kept for other readers, and the checkpoint for us."""

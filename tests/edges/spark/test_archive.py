@@ -15,6 +15,7 @@ from rqretry.spark.report_job import open_archive
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.spark.archives import (
     READERS,
+    forget_last_commit,
     history,
     kill_archives,
     run,
@@ -41,6 +42,36 @@ def test_an_archive_goes_on_behind_what_it_holds_where_the_checkpoint_is_lost(
     again = run(pipeline, tmp_path, format=format_)
     assert (again.events, again.files) == (0, 0)
     assert READERS[format_](tmp_path) == history(pipeline)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_quiet_batch_is_one_file_of_each_topic_and_is_there_once(
+    pipeline: Pipeline, tmp_path: Path, format_: str
+) -> None:
+    topics = [f"t{n}" for n in range(5)]
+    for topic in topics:
+        pipeline.client.admin.create_topic(topic, 4)
+
+    def publish_everywhere() -> None:
+        for topic in topics:
+            pipeline.client.publish_many(topic, list(range(40)))
+
+    publish_everywhere()
+    done = run(pipeline, tmp_path, format=format_, compact=False)
+    assert (done.events, done.files) == (200, 5)
+    publish_everywhere()
+    done = run(pipeline, tmp_path, format=format_, compact=False)
+    assert (done.events, done.files) == (200, 5)
+    forget_last_commit(tmp_path)
+    again = run(pipeline, tmp_path, format=format_, compact=False)
+    assert (again.events, again.files) == (0, 0)
+    shutil.rmtree(tmp_path / "_checkpoint")
+    pipeline.client.publish("t3", 1)
+    done = run(pipeline, tmp_path, format=format_, compact=False)
+    assert (done.events, done.files, {lag.events for lag in done.lags}) == (1, 1, {0})
+    assert READERS[format_](tmp_path) == history(pipeline)
+    assert open_archive(pipeline.spark, str(tmp_path)).count() == 401
 
 
 @pytest.mark.campaign

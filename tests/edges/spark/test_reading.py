@@ -125,7 +125,8 @@ def test_every_partition_of_several_topics_is_read_once_however_it_is_cut(
         for _ in range(4):
             pipeline.client.publish_many(topic, list(range(50)))
     whole = pipeline.read("a,b")
-    assert whole.rdd.getNumPartitions() == 4
+    assert whole.rdd.getNumPartitions() == 1
+    assert pipeline.read("a,b", minPartitions=2).rdd.getNumPartitions() == 4
     assert whole.count() == 400
     assert whole.select("message_id").distinct().count() == 400
     assert pipeline.read("*").count() == 400

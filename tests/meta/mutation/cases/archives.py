@@ -22,6 +22,17 @@ def merged_in_place(_original: Any) -> Any:
     return store
 
 
+def in_tasks_of_their_own(_original: Any) -> Any:
+    """However small."""
+
+    def shared(spans: Any, _room: float) -> Any:
+        from rqretry.spark.history_ranges import Spans
+
+        return [Spans([part]) for part in spans]
+
+    return shared
+
+
 def silent(_original: Any) -> Any:
     """As Python does."""
     return lambda hook: hook
@@ -44,6 +55,13 @@ CASES = (
         "the table does not know which batches it has",
         Symbol("DeltaArchive.has_batch", always(False)),
         f"{PROMISES}test_a_delta_table_has_every_event_once_is_compacted_and_keeps_its_versions",
+    ),
+    case(
+        "R127",
+        "every partition is a task of its own, and so a file",
+        Symbol("_share_tasks", in_tasks_of_their_own),
+        "tests/edges/spark/test_sharing.py::"
+        "test_a_quiet_system_takes_few_tasks_and_a_topic_is_in_one",
     ),
     case(
         "R128",
