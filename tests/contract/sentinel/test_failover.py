@@ -5,12 +5,16 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from rqretry import App, AsyncClient, Client, Message, NotConfirmed
+from rqretry import App, AsyncClient, Client, Message, NotConfirmed, RetryPolicy
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
 from rqretry.core.parts import parts_of
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.store import Store
+from rqretry.worker.worker import Worker
 from tests.conftest import program
 from tests.contract.integration.harness import NAMESPACE, until
 from tests.support.fleets import SentinelFleet
@@ -88,3 +92,70 @@ async def test_a_failover_under_load(
         assert not set(unsure) - set(done)
     with Client(fragile.url, namespace=NAMESPACE) as sync:
         assert_sound(parts_of(sync).store, NAMESPACE)
+
+
+BEHIND_KEY, BEHIND_MS = "rqretry:behind", 600_000
+BEHIND = f"""
+local function wall_ms()
+  local now = redis.call('TIME')
+  local behind = redis.call('GET', '{BEHIND_KEY}') or 0
+  return now[1] * 1000 + math.floor(now[2] / 1000) - behind
+end
+"""
+"""Takes the place of lua/include/clock.lua: a clock that is behind on the servers that say so."""
+WAIT_S = 3.0
+
+
+@pytest.mark.parametrize("fragile", ["redis-7"], indirect=True)
+async def test_time_goes_on_where_the_clock_of_the_promoted_replica_is_behind(
+    fragile: SentinelFleet,
+) -> None:
+    """A retry comes at its time, and a rate-limited group does not stop."""
+    fragile.replica.call("CONFIG", "SET", "replica-read-only", "no")
+    fragile.replica.call("SET", BEHIND_KEY, BEHIND_MS)
+    app = App(fragile.url, namespace=NAMESPACE)
+    failed_at: list[float] = []
+    retried_at: list[float] = []
+    limited: list[int] = []
+
+    @app.consumer("retried", group="r", policy=RetryPolicy.fixed(f"{WAIT_S}s"))
+    async def fails_once(message: Message[Any]) -> None:
+        (failed_at if message.attempt == 1 else retried_at).append(time.monotonic())
+        if message.attempt == 1:
+            raise ValueError("once")
+
+    @app.consumer("limited", group="l", rate_limit="50/s")
+    async def take(message: Message[int]) -> None:
+        limited.append(message.body)
+
+    settings, consumers = parts_of(app).settings, parts_of(app).consumers
+    library = ScriptLibrary({"clock": BEHIND})
+    worker = Worker(settings, consumers, library=library, grace=2)
+    working = asyncio.ensure_future(worker.run())
+    await worker.started.wait()
+    await app.publish("limited", 0)
+    await app.publish("retried", 1)
+    await until(lambda: bool(failed_at and limited), 20)
+    async with AsyncClient(fragile.url, namespace=NAMESPACE) as client:
+        parts_of(client).use(Store(settings.url, library))
+        await until_waiting(client)
+        old = fragile.primary
+        assert old.call("WAIT", 1, 10_000) == 1
+        old.embedded.kill()
+        await until(lambda: fragile.primary is not old, 20)
+        assert int(fragile.primary.call("GET", BEHIND_KEY)) == BEHIND_MS
+        await client.publish_many("limited", range(1, 101))
+        await until(lambda: len(limited) == 101 and bool(retried_at), 15)
+    worker.stop()
+    await working
+    await app.aclose()
+    assert retried_at[0] - failed_at[0] >= WAIT_S
+
+
+async def until_waiting(client: AsyncClient) -> None:
+    """The failure is stored."""
+    while True:
+        (group,) = (await client.admin.stats("retried")).topics[0].groups
+        if group.waiting:
+            return
+        await asyncio.sleep(0.01)

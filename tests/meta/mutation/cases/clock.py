@@ -19,6 +19,10 @@ def from_one(original: Any) -> Any:
     return first
 
 
+PROMOTED = (
+    "tests/contract/sentinel/test_failover.py::"
+    "test_time_goes_on_where_the_clock_of_the_promoted_replica_is_behind"
+)
 HALVES = "tests/lua/test_halves.py::"
 
 RESTORED = "tests/lua/test_restored_catalog.py::"
@@ -48,6 +52,9 @@ CASES = (
     case("R27", "the time of a check that is put off is not noted",
          sends("HSET", "meta", "if #args == 4 and args[1] == 'mark' then return 0 end", "defer"),
          "tests/lua/test_transaction_time.py::test_a_check_is_put_off_by_no_more_once_the_clock_is_back"),
+    case("R27", "time stands still on a replica that took over and whose clock is behind",
+         sends("HSET", "meta", "if #args == 4 and args[1] == 'mark' then return 0 end"),
+         LuaLine("promote", "ARGV[4] = ''"), LuaLine("lease", "ARGV[8] = ''"), PROMOTED),
     case("R27", "a date is a delay",
          scores("scheduled", "math.ceil(score)", "publish_with_options"),
          f"{CLOCK}test_a_date_is_the_walls_after_the_clock_was_an_hour_ahead"),

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from tests.meta.mutation.case import Constant, Symbol, answers, sends
+from tests.meta.mutation.cases.clock import PROMOTED
 from tests.meta.mutation.cases.common import always, case
 
 THIS_MACHINE = "localhost"
@@ -92,6 +93,8 @@ CASES = (
     case("R27", "no tokens are earned while the server's clock is behind",
          sends("HSET", "bucket", "args[4] = '0'", "rate_take"),
          "tests/lua/test_rate_limit.py::test_tokens_are_earned_on_after_the_clock_stepped_back"),
+    case("R27", "no tokens are earned on a replica that took over and whose clock is behind",
+         sends("HSET", "bucket", "args[4] = '0'", "rate_take"), PROMOTED),
     case("R30", "a slot that has moved is looked for where it was",
          Symbol("ClusterTopology.redirected", for_once),
          "tests/contract/cluster/test_idle.py::test_a_worker_of_one_place_follows_it_to_another_primary"),
