@@ -2,7 +2,8 @@
 
 `rate` is of opening them; `p50_ms` and `p99_ms` are from a publish to the end of the poll that it
 wakes; `rss_mb` is the gateway's, with `polls_kb` for each of them. The rest is of 3 s in which
-nothing happens, and of how much later than asked the polls end that nothing has woken.
+nothing happens, and of how much later than asked the polls end that nothing has woken. Before that
+some polls that end at once show how fast this machine opens them now, so that all are open at once.
 """
 
 import asyncio
@@ -21,8 +22,10 @@ from benchmarks.workload import TOPIC
 from rqretry import AsyncClient
 
 _GROUPS, _PUBLISHED, _IDLE_S, _PATIENCE_S = 10, 20, 3.0, 60.0
-_OPENED_A_SECOND = 400
-"""At least; a poll is to be open until all have been opened and looked at."""
+_TRIED, _SLOWER = 500, 2.0
+"""Polls that are tried first, and how much slower the others may be opened."""
+_SHORTEST_S, _LONGER = 30.0, 1.3
+"""Of a wait; and how much longer its client is patient."""
 
 
 def gateway_polls(messages: int | None) -> Figures:
@@ -38,7 +41,8 @@ async def _measured(server: Server, address: str, pid: int, count: int) -> Figur
 class _Run:
     def __init__(self, server: Server, address: str, pid: int, count: int) -> None:
         self.server, self.address, self.pid, self.count = server, address, pid, count
-        self.wait_s = 2 * _IDLE_S + count // _OPENED_A_SECOND
+        self.wait_s = 0
+        """Of a poll: it is to be open until all have been opened and looked at."""
         self.calls = Calls(address)
         self.connections = 0
         self.woken: dict[str, float] = {}
@@ -49,6 +53,7 @@ class _Run:
         """All of them."""
         async with AsyncClient(self.server.url) as direct:
             await direct.admin.create_topic(TOPIC)
+            await self._try_some()
             before, began = _rss_mb(self.pid), time.monotonic()
             polls = [asyncio.ensure_future(self._poll(number)) for number in range(self.count)]
             await self._until_open()
@@ -87,9 +92,10 @@ class _Run:
         request.group.name, request.message_queue.topic.name = f"bench-{number % _GROUPS}", TOPIC
         request.filter_expression.type, request.filter_expression.expression = 1, "*"
         request.invisible_duration.seconds = 60
-        request.long_polling_timeout.seconds = round(self.wait_s)
+        request.long_polling_timeout.seconds = self.wait_s
         began, status = time.monotonic(), ""
-        async for part in self.calls.call("ReceiveMessage", request, f"client-{number}"):
+        within = max(_PATIENCE_S, _LONGER * self.wait_s)
+        async for part in self.calls.call("ReceiveMessage", request, f"client-{number}", within):
             if part.HasField("message"):
                 id_ = part.message.system_properties.message_id
                 self.woken[id_] = max(self.woken.get(id_, 0.0), time.monotonic())
@@ -97,10 +103,18 @@ class _Run:
                 status = v2.Code.Name(part.status.code)
         self.codes[status] += 1
         if status == "MESSAGE_NOT_FOUND":
-            self.late.append(time.monotonic() - began - round(self.wait_s))
+            self.late.append(time.monotonic() - began - self.wait_s)
+
+    async def _try_some(self) -> None:
+        began = time.monotonic()
+        await asyncio.gather(*map(self._poll, range(min(_TRIED, self.count))))
+        each_s = (time.monotonic() - began) / len(self.late)
+        self.wait_s = round(max(_SHORTEST_S, 2 * _IDLE_S + _SLOWER * each_s * self.count))
+        self.late.clear()
+        self.codes.clear()
 
     async def _until_open(self) -> None:
-        until, is_open = time.monotonic() + _PATIENCE_S, 0
+        until, is_open = time.monotonic() + self.wait_s, 0
         while is_open < self.count:
             assert time.monotonic() < until, f"{is_open} polls are open, {self.codes}"
             await asyncio.sleep(0.1)

@@ -37,6 +37,8 @@ MOST_POLLS = 10_000
 """Long polls that one process holds open; further ones are refused."""
 MOST_READERS = 1_000
 """Groups and topics that they may be for; each has a connection that waits."""
+MOST_LOOKUPS = 64
+"""Subscriptions that are made and settings that are read at the same time."""
 _MOST_ENDED = 4
 """So many ends of polls are kept for each that waits, before the others are dropped."""
 _SHORTEST_S = 0.005
@@ -229,6 +231,8 @@ class Groups:
     Attributes:
         create: Whether unknown topics and groups are created.
         slots: Of the calls that need Redis.
+        lookups: Of what is subscribed or read for all who want it at that time. Who waits for it
+            needs no slot: however many clients come at once, they want the same few.
     """
 
     def __init__(self, store: Store, catalog: Catalog, *, create: bool) -> None:
@@ -236,6 +240,7 @@ class Groups:
         self._catalog = catalog
         self.create = create
         self.slots = Slots()
+        self.lookups = Slots(MOST_LOOKUPS)
         self._serving: set[GroupReader] = set()
         self._under_way: dict[tuple[str | None, ...], asyncio.Task[Any]] = {}
         self._readers: dict[tuple[str, str], GroupReader] = {}
@@ -330,9 +335,14 @@ class Groups:
         """What several callers want at the same time is done once for all of them."""
         task: asyncio.Task[T] | None = self._under_way.get(wanted)
         if task is None:
-            task = self._under_way[wanted] = asyncio.get_running_loop().create_task(make())
+            once = self._looked_up(make)
+            task = self._under_way[wanted] = asyncio.get_running_loop().create_task(once)
             task.add_done_callback(lambda done: self._done(wanted, done))
         return await asyncio.shield(task)
+
+    async def _looked_up(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with self.lookups:
+            return await make()
 
     def _done(self, wanted: tuple[str | None, ...], task: asyncio.Task[Any]) -> None:
         del self._under_way[wanted]

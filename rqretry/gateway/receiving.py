@@ -50,8 +50,7 @@ class Receiving:
             )
         self._open += 1
         try:
-            async with self._groups.slots:
-                reader = await self._groups.reader(caller.client, group, topic, tags)
+            reader = await self._groups.reader(caller.client, group, topic, tags)
             messages = await self._wait(reader, poll)
         finally:
             self._open -= 1

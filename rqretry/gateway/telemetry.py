@@ -84,8 +84,7 @@ class Telemetry:
             if settings.HasField("publishing"):
                 made = self._of_producer(settings, caller)
             else:
-                async with self._groups.slots:
-                    made = await self._of_consumer(settings, caller)
+                made = await self._of_consumer(settings, caller)
         except Exception as error:  # noqa: BLE001 - the stream goes on
             return v2.TelemetryCommand(status=status_of(error))
         return v2.TelemetryCommand(status=OK, settings=made)

@@ -134,10 +134,25 @@ async def test_calls_that_find_no_slot_are_refused_in_time(
     monkeypatch.setattr(slots, "_PATIENCE_S", 0.05)
     made, raw = gateway
     made.calls.groups.slots = Slots(1)
+    made.calls.groups.lookups = Slots(1)
     async with made.calls.groups.slots:
         assert await raw.code("SendMessage", send(message("busy"))) == "TOO_MANY_REQUESTS"
+    async with made.calls.groups.lookups:
         assert (await raw.receive(asked("all", "busy")))[0] == "TOO_MANY_REQUESTS"
     assert await raw.code("SendMessage", send(message("busy"))) == "OK"
+
+
+async def test_receives_of_a_group_that_is_subscribed_need_no_slot(
+    gateway: tuple[Gateway, Raw], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(groups, "_RECORD_S", 60.0)
+    made, raw = gateway
+    assert (await raw.receive(asked("all", "calm", 0)))[0] == "MESSAGE_NOT_FOUND"
+    made.calls.groups.slots = made.calls.groups.lookups = Slots(1)
+    async with made.calls.groups.slots:
+        late = [raw.by(f"late-{number}").receive(asked("all", "calm", 0)) for number in range(20)]
+        assert {code for code, _ in await asyncio.gather(*late)} == {"MESSAGE_NOT_FOUND"}
 
 
 async def test_a_connection_too_many_is_closed_at_once(tmp_path: Path) -> None:
