@@ -75,6 +75,11 @@ class Leases:
         """What is held under a receipt handle."""
         return self._held.get(handle)
 
+    def message(self, handle: str) -> Message[Any] | str:
+        """The message that is held under a receipt handle; of what is not, the handle."""
+        held = self._held.get(handle)
+        return handle if held is None else held.message
+
     def drop(self, handles: Iterable[str]) -> None:
         """These are settled."""
         for handle in handles:
@@ -123,7 +128,8 @@ class Leases:
     async def _time_out(self, one: Held) -> None:
         reason = f"client {one.client.id} took longer than {CONSUME_TIMEOUT_S:g} s"
         try:
-            await self._store.perform(one.operations.fail(one.handle, "timeout", reason))
+            failing = one.operations.fail((one.handle, one.message), "timeout", reason)
+            await self._store.perform(failing)
         except InvalidReceiptHandle:
             pass  # it was settled through another gateway
         except RqretryError as error:

@@ -21,9 +21,12 @@ from rqretry.gateway.codes import Code, Refused, checked
 from rqretry.gateway.protocol import seconds_of, set_seconds, v2
 
 BORN_HOST, DELIVER_AT = "rocketmq-born-host", "rocketmq-deliver-at"
-_TRACE = "traceparent"
-_OWN = (BORN_HOST, DELIVER_AT, _TRACE)
+TRACE_CONTEXT = "rocketmq-trace-context"
+"""A trace context of a client that is no W3C traceparent."""
+_OWN = (BORN_HOST, DELIVER_AT, TRACE_CONTEXT)
 """Headers that are system properties of the protocol."""
+_TRACE = "traceparent"
+"""A user property as well: there OpenTelemetry's Java agent writes it, and looks for it."""
 Type = v2.MessageType
 TYPES = (Type.NORMAL, Type.FIFO, Type.DELAY, Type.TRANSACTION)
 
@@ -99,8 +102,8 @@ def stored(topic: str, id_: str, fields: Message[Any] | Envelope) -> Any:
     if fields.message_group:
         system.message_group = fields.message_group
     system.born_host = headers.get(BORN_HOST, "")
-    if _TRACE in headers:
-        system.trace_context = headers[_TRACE]
+    if traced := headers.get(TRACE_CONTEXT) or headers.get(_TRACE):
+        system.trace_context = traced
     if headers.get(DELIVER_AT, "").isdecimal():
         system.message_type = Type.DELAY
         set_seconds(system.delivery_timestamp, int(headers[DELIVER_AT]) / 1000)
@@ -139,7 +142,7 @@ def _body(message: Any) -> bytes:
 
 def _headers(message: Any) -> dict[str, str]:
     system, found = message.system_properties, dict(message.user_properties)
-    for name in (BORN_HOST, DELIVER_AT):
+    for name in _OWN:
         if name in found:
             rule = "is a system property of the gateway: choose another name"
             raise Refused(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {show(name)} {rule}")
@@ -147,8 +150,9 @@ def _headers(message: Any) -> dict[str, str]:
         found[BORN_HOST] = system.born_host
     if system.HasField("delivery_timestamp"):
         found[DELIVER_AT] = str(round(seconds_of(system.delivery_timestamp) * 1000))
-    if trace_id_of(system.trace_context):
-        found.setdefault(_TRACE, system.trace_context)
+    if system.trace_context and trace_id_of(found.get(_TRACE, "")) is None:
+        is_w3c = trace_id_of(system.trace_context) is not None
+        found[_TRACE if is_w3c else TRACE_CONTEXT] = system.trace_context
     code = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
     size = sum(len(name.encode()) + len(text.encode()) for name, text in found.items())
     if size > 16 * 1024:

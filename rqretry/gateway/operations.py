@@ -35,7 +35,7 @@ class PushOperations(SimpleOperations):
 
     def fail(
         self,
-        handle: ReceiptHandle,
+        leased: observer.Leased,
         cause: str,
         reason: str,
         *,
@@ -45,16 +45,25 @@ class PushOperations(SimpleOperations):
     ) -> Operation[Failed]:
         """A failed attempt: retried by the group's policy or after `delay_ms`, or dead.
 
+        Args:
+            leased: The lease, and its message where that is known.
+            cause: Why it failed.
+            reason: The same for people.
+            level: DEAD for dead at once, 0 for what the policy says.
+            delay_ms: The wait, in place of the policy's.
+            seconds: How long the attempt took.
+
         Raises:
             InvalidReceiptHandle: The lease has ended; nothing was changed.
         """
-        handle, keys = yield from self._lease_of(str(handle))
+        handle, message = leased
+        keys = (yield from self._lease_of(str(handle)))[1]
         delay = "" if delay_ms is None else delay_ms
         record = describe_cause(cause, reason, self.worker, seconds)
         chance = self.catalog.chance.random()
         failure = Failure(handle.receipt, level, delay, chance, cause, record)
         result: Failed
-        with self._watched(observer.NACK, [str(handle)], [handle]) as watch:
+        with self._watched(observer.NACK, [message or str(handle)], [handle]) as watch:
             (result,) = yield fail(keys, [failure], worker=self.worker, tracebacks={})
             watch.done([] if result.verdict == "OK" else [handle.id])
         if result.verdict != "OK":

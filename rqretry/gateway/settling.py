@@ -111,7 +111,7 @@ class Settling:
 
     async def _commit(self, operations: SimpleOperations, texts: list[str]) -> dict[str, str]:
         try:
-            await self._store.perform(operations.ack(texts))
+            await self._store.perform(operations.ack(map(self._leases.message, texts)))
         except InvalidReceiptHandle as error:
             reasons = {text: reason for text, _, reason in error.refused}
             handles = map(ReceiptHandle.parse, reasons)
@@ -196,8 +196,9 @@ class Settling:
     ) -> None:
         ran = 0.0 if held is None else time.monotonic() - held.since
         cause = "failure" if level == 0 else "rejected"
+        leased = (handle, None if held is None else held.message)
         failing = operations.fail(
-            handle, cause, reason, level=level, delay_ms=delay_ms, seconds=ran
+            leased, cause, reason, level=level, delay_ms=delay_ms, seconds=ran
         )
         try:
             await self._store.perform(failing)

@@ -78,7 +78,7 @@ async def test_a_delivery_has_all_system_properties(lenient: str) -> None:
         _, (found,) = await raw.receive(receive("all", "whole", invisible=30, wait=10))
     system = found.system_properties
     assert (found.topic.name, found.body) == ("whole", b"hello")
-    assert dict(found.user_properties) == {"colour": "blue"}
+    assert dict(found.user_properties) == {"colour": "blue", "traceparent": TRACE}
     assert (system.message_id, system.message_type) == ("01" + 32 * "F", v2.MessageType.FIFO)
     assert (system.tag, list(system.keys), system.message_group) == ("red", ["k1", "k2"], "one")
     assert (system.born_host, system.trace_context) == ("shop-1", TRACE)
