@@ -116,6 +116,7 @@ class AdminContext:
                 raise ConfigError(
                     f"{verb} {show(group)}: its worker {show(worker.name)} is alive and would"
                     " subscribe it again; stop its workers first, or force it"
+                    " (force=True, --force)"
                 )
 
     def audit(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rqretry.admin.context import AdminContext
-from rqretry.catalog.group_rules import group_settings
+from rqretry.catalog.group_rules import group_settings, in_words
 from rqretry.core.catalog_records import PUSH, SIMPLE
 from rqretry.core.errors import refuse
 from rqretry.core.limits import check_flag, check_group, check_sources, check_tags
@@ -55,6 +55,5 @@ def create_group(
         wish["ordered"] = check_flag("ordered", ordered)
     checked = check_group(group)
     yield from context.catalog.join(checked, kind, names, create_topics=False, **wish)
-    given = {name: str(value) for name, value in wish.items()}
     about = {"group": checked, "topics": " ".join(names), "kind": kind}
-    yield from context.audit("create_group", about | given)
+    yield from context.audit("create_group", about | in_words(wish))

@@ -8,7 +8,7 @@ from rqretry.admin.context import AdminContext
 from rqretry.admin.policy_preview import forecast
 from rqretry.admin.topic_limits import kept_ms
 from rqretry.admin.views import GroupInfo
-from rqretry.catalog.group_rules import group_settings
+from rqretry.catalog.group_rules import group_settings, in_words
 from rqretry.core import retry_policy
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord
 from rqretry.core.delay_levels import LevelTable
@@ -96,7 +96,7 @@ def set_group(
     settings = group_settings(max_retries, policy, max_inflight, rate_limit)
     if dlq_retention is not KEEP:
         settings["dlq_retention_ms"] = kept_ms(dlq_retention, "dlq_retention")
-    texts = {name: str(value) for name, value in settings.items()}
+    texts = in_words(settings)
     if dry_run:
         return (yield from _preview(context, group, settings, texts))
     return (yield from _set(context, "set_group", group, texts | {"pin": pin}, settings, pin=pin))

@@ -137,7 +137,7 @@ def delete_topic(
     if record.members and not force:
         raise InvalidArgument(
             f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
-            " unsubscribe them first, or force it"
+            " unsubscribe them first, or force it (force=True, --force)"
         )
     stored = yield from context.catalog.topics.count_stored(record)
     if not dry_run:

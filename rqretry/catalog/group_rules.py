@@ -12,12 +12,15 @@ from typing import Any
 
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import DLQ, KEEP, Keep, check_max_inflight, check_max_retries
+from rqretry.core.limits import DLQ, KEEP, UNLIMITED, Keep, check_max_inflight, check_max_retries
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.start import LATEST
 
 log = logging.getLogger("rqretry")
+
+_LIMITS = frozenset({"max_inflight", "rate_limit", "dlq_retention_ms"})
+"""Settings that are 0 or "" where there is no limit."""
 
 
 def source_of(group: str, topics: Iterable[str]) -> str:
@@ -202,3 +205,14 @@ def group_settings(
     if rate_limit is not KEEP:
         settings["rate_limit"] = check_rate_limit(rate_limit)
     return settings
+
+
+def in_words(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Checked settings as a caller would give them, with "unlimited" and "none"."""
+    return {name: _in_words(name, value) for name, value in settings.items()}
+
+
+def _in_words(name: str, value: object) -> str:
+    if name == "max_retries" and value == UNLIMITED:
+        return "unlimited"
+    return "none" if name in _LIMITS and not value else str(value)

@@ -126,7 +126,7 @@ class Topics(CatalogPart):
             if old is not None and old.members:
                 raise InvalidArgument(
                     f"topic {show(name)} has groups: {', '.join(g.name for g in old.members)};"
-                    " unsubscribe them first, or force it"
+                    " unsubscribe them first, or force it (force=True, --force)"
                 )
             if old is None or old.deleting:
                 return old

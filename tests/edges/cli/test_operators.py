@@ -404,6 +404,12 @@ def test_the_audit_record_says_who_did_what(shell: Shell, client: Client) -> Non
     assert set(answer["entries"][0]) == {"at_ms", "actor", "verb", "arguments", "counts"}
     assert f":{os.getpid()}:" in answer["entries"][0]["actor"]
     assert "group=g" in shell.ok("audit", "--count", "1")
+    shell.ok(
+        "group", "set", "g", "--max-retries", "unlimited", "--max-inflight", "none",
+        "--rate-limit", "none", "--dlq-retention", "none",
+    )  # fmt: skip
+    shown = shell.ok("audit", "--count", "1")
+    assert "max_retries=unlimited max_inflight=none rate_limit=none dlq_retention_ms=none" in shown
 
 
 # -- status ----------------------------------------------------------------------------------
