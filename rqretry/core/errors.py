@@ -28,6 +28,10 @@ class InvalidArgument(RqretryError, ValueError):
     """Raised when a value is outside its limits, or conflicts with another; nothing was written."""
 
 
+class MessageIdTaken(InvalidArgument):
+    """Raised when a message id is the id of another message; nothing was written."""
+
+
 class MessageTooLarge(InvalidArgument):
     """Raised when a body is larger than the limit; nothing was written."""
 
@@ -213,6 +217,9 @@ class PublishError(RqretryError):
         ambiguous: Ids that may be stored; how to repeat them, AmbiguousResult says.
         reason: The first error, in words; may be empty.
     """
+
+    first: Exception | None = None
+    """The first error, in the process that met it."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from rqretry.core.errors import (
     GroupNotFound,
     InvalidArgument,
     InvalidReceiptHandle,
+    MessageIdTaken,
     MessageNotFound,
     MessageTooLarge,
     NotConfirmed,
@@ -31,6 +32,7 @@ T = TypeVar("T")
 
 _CODES: tuple[tuple[type[RqretryError], int], ...] = (
     (MessageTooLarge, Code.MESSAGE_BODY_TOO_LARGE),
+    (MessageIdTaken, Code.ILLEGAL_MESSAGE_ID),
     (InvalidArgument, Code.BAD_REQUEST),
     (CodecError, Code.MESSAGE_CORRUPTED),
     (GroupNotFound, Code.CONSUMER_GROUP_NOT_FOUND),

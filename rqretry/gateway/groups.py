@@ -368,13 +368,18 @@ def check_kind(client: ConnectedClient, kind: str, group: str) -> None:
         )
 
 
-def handle_of(text: str, group: str) -> ReceiptHandle:
-    """A receipt handle of this group. Raises InvalidReceiptHandle, Refused."""
+def handle_of(text: str, group: str, topic: str) -> ReceiptHandle:
+    """A receipt handle of this group in this topic. Raises InvalidReceiptHandle, Refused."""
     handle = ReceiptHandle.parse(text)
     if handle.group != group:
         raise Refused(
             Code.INVALID_RECEIPT_HANDLE,
             f"receipt handle {show(text)} belongs to group {show(handle.group)}, not to"
             f" {show(group)}",
+        )
+    if handle.topic != topic:
+        raise Refused(
+            Code.INVALID_RECEIPT_HANDLE,
+            f"receipt handle {show(text)} is not of topic {show(topic)}",
         )
     return handle

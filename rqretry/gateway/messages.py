@@ -9,6 +9,8 @@ from rqretry.core.envelope import Envelope
 from rqretry.core.errors import show
 from rqretry.core.limits import (
     MAX_BODY_BYTES,
+    MAX_HEADERS,
+    MAX_HEADERS_BYTES,
     check_headers,
     check_keys,
     check_message_group,
@@ -28,6 +30,7 @@ _OWN = (BORN_HOST, DELIVER_AT, TRACE_CONTEXT)
 _TRACE = "traceparent"
 """A user property as well: there OpenTelemetry's Java agent writes it, and looks for it."""
 Type = v2.MessageType
+_PLAIN = (v2.Encoding.ENCODING_UNSPECIFIED, v2.Encoding.IDENTITY)
 TYPES = (Type.NORMAL, Type.FIFO, Type.DELAY, Type.TRANSACTION)
 
 
@@ -127,17 +130,27 @@ def _body(message: Any) -> bytes:
     """The bytes; what a client has compressed is stored as it was before."""
     body, encoding = bytes(message.body), message.system_properties.body_encoding
     if encoding == v2.Encoding.GZIP:
-        unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-        try:
-            body = unpack.decompress(body, MAX_BODY_BYTES + 1)
-        except zlib.error as error:
-            raise Refused(Code.MESSAGE_CORRUPTED, f"the body is no gzip: {error}") from None
+        body = _unpacked(body)
+    elif encoding not in _PLAIN:
+        raise Refused(Code.UNSUPPORTED, f"body encoding {encoding} is not supported: use GZIP")
     if len(body) > MAX_BODY_BYTES:
         raise Refused(
             Code.MESSAGE_BODY_TOO_LARGE,
             f"the body has more than {MAX_BODY_BYTES} bytes: store it elsewhere and send its name",
         )
     return body
+
+
+def _unpacked(body: bytes) -> bytes:
+    """What was compressed; of more than a body may have, one byte more."""
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    try:
+        found = unpack.decompress(body, MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"the body is no gzip: {error}") from None
+    if len(found) <= MAX_BODY_BYTES and (not unpack.eof or unpack.unused_data):
+        raise Refused(Code.MESSAGE_CORRUPTED, "the body is not one whole gzip stream")
+    return found
 
 
 def _headers(message: Any) -> dict[str, str]:
@@ -155,7 +168,7 @@ def _headers(message: Any) -> dict[str, str]:
         found[_TRACE if is_w3c else TRACE_CONTEXT] = system.trace_context
     code = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
     size = sum(len(name.encode()) + len(text.encode()) for name, text in found.items())
-    if size > 16 * 1024:
+    if size > MAX_HEADERS_BYTES or len(found) > MAX_HEADERS:
         code = Code.MESSAGE_PROPERTIES_TOO_LARGE
     return checked(code, check_headers, found)
 

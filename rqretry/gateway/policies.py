@@ -39,6 +39,11 @@ def tags_of(expression: Any) -> str:
             Code.ILLEGAL_FILTER_EXPRESSION,
             "the broker does not support consumer to filter message by SQL92: filter by tag",
         )
+    if expression.type not in (v2.FilterType.FILTER_TYPE_UNSPECIFIED, v2.FilterType.TAG):
+        raise Refused(
+            Code.ILLEGAL_FILTER_EXPRESSION,
+            f"filter type {expression.type} is not supported: filter by tag",
+        )
     text = expression.expression.strip() or EVERY_TAG
     return checked(Code.ILLEGAL_FILTER_EXPRESSION, check_tags, text)
 

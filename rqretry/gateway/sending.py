@@ -6,6 +6,7 @@ from typing import Any
 from rqretry.client import AsyncClient
 from rqretry.core.errors import (
     InvalidArgument,
+    MessageIdTaken,
     MessageNotFound,
     MessageTooLarge,
     PublishError,
@@ -13,7 +14,7 @@ from rqretry.core.errors import (
 )
 from rqretry.core.limits import check_message_id
 from rqretry.core.message import OutgoingMessage
-from rqretry.gateway.codes import OK, Code, Refused, checked, overall, status, status_of
+from rqretry.gateway.codes import OK, Code, Refused, checked, overall, status_of
 from rqretry.gateway.messages import Type, outgoing, type_of
 from rqretry.gateway.protocol import v2
 from rqretry.gateway.requests import Caller, Names
@@ -44,6 +45,8 @@ class Sending:
             raise Refused(Code.BAD_REQUEST, "the messages are of several topics: send one's")
         topic, kinds = topics.pop(), [type_of(message) for message in messages]
         items = [outgoing(message) for message in messages]
+        if len({item.id for item in items}) < len(items):
+            raise Refused(Code.ILLEGAL_MESSAGE_ID, "two of the messages have the same id")
         caller.client.topics.add(topic)
         if Type.TRANSACTION in kinds:
             if len(items) > 1:
@@ -60,7 +63,7 @@ class Sending:
             if len(items) > 1:
                 return await self._publish_many(topic, items)
             return [entry(items[0], await self._client.publish(topic, items[0]))]
-        except MessageTooLarge:
+        except (MessageIdTaken, MessageTooLarge):
             raise
         except InvalidArgument as error:  # all else was checked before
             raise Refused(Code.ILLEGAL_DELIVERY_TIME, str(error)) from None
@@ -70,7 +73,7 @@ class Sending:
             await self._client.publish_many(topic, items)
         except PublishError as error:
             done = set(error.done)
-            failed = status(Code.PROXY_TIMEOUT, error.reason or str(error))
+            failed = status_of(error.first or error)
             return [
                 entry(item) if item.id in done else v2.SendResultEntry(status=failed)
                 for item in items

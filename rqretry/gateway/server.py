@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from rqretry.client import AsyncClient
 from rqretry.core.errors import RqretryError
 from rqretry.core.parts import parts_of
 from rqretry.gateway.access import AccessKeys
 from rqretry.gateway.clients import Clients
-from rqretry.gateway.codes import Code, status, status_of
+from rqretry.gateway.codes import Code, Refused, status, status_of
 from rqretry.gateway.gateways import Gateways
 from rqretry.gateway.groups import MOST_POLLS, Groups
 from rqretry.gateway.leases import Leases
@@ -113,6 +114,7 @@ class Calls:
         async def handle(request: Any, context: Any) -> Any:
             try:
                 caller = self._caller(context)
+                _check(request)
                 async with self.groups.slots:
                     answered = await answer(request, caller)
             except Exception as error:  # noqa: BLE001 - it becomes a status
@@ -131,7 +133,9 @@ class Calls:
         async def handle(asked: Any, context: Any) -> AsyncIterator[Any]:
             counted = False
             try:
-                async for part in answer(asked, self._caller(context)):
+                caller = self._caller(context)
+                _check(asked)
+                async for part in answer(asked, caller):
                     if not counted:
                         counted = True
                         self.counted.calls[name, part.status.code] += 1
@@ -241,10 +245,23 @@ def _response_of(name: str) -> Any:
     return getattr(v2, service.methods_by_name[name].output_type.name)
 
 
+def _check(request: Any) -> None:
+    """Raises Refused for a request that could not be read."""
+    if isinstance(request, Refused):
+        raise request
+
+
 def _handler(kind: Callable[..., Any], name: str, handle: Callable[..., Any]) -> Any:
     request = getattr(v2, service.methods_by_name[name].input_type.name)
+
+    def read(data: bytes) -> Any:
+        try:
+            return request.FromString(data)
+        except DecodeError as error:
+            return Refused(Code.BAD_REQUEST, f"the request cannot be read: {error}")
+
     return kind(
         handle,
-        request_deserializer=request.FromString,
+        request_deserializer=read,
         response_serializer=_response_of(name).SerializeToString,
     )

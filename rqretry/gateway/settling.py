@@ -38,18 +38,16 @@ class Settling:
 
     async def ack_message(self, request: Any, caller: Caller) -> Any:
         """Commit; each handle has a result of its own."""
-        group, _ = self._named(request)
-        texts = [entry.receipt_handle for entry in request.entries]
+        group, topic = self._named(request)
         refused = dict[str, Any]()
-        handles = dict[str, ReceiptHandle]()
-        for text in texts:
+        handles = dict.fromkeys(entry.receipt_handle for entry in request.entries)
+        for text in handles:
             try:
-                handles[text] = handle_of(text, group)
+                handle_of(text, group, topic)
             except (InvalidReceiptHandle, Refused) as error:
                 refused[text] = status_of(error)
-        for topic in {handle.topic for handle in handles.values()}:
-            mine = [text for text, handle in handles.items() if handle.topic == topic]
-            refused |= await self._ack(group, topic, mine, caller)
+        if valid := [text for text in handles if text not in refused]:
+            refused |= await self._ack(group, topic, valid, caller)
         entries = [
             v2.AckMessageResultEntry(
                 message_id=entry.message_id,
@@ -121,12 +119,12 @@ class Settling:
 
     async def change_invisible_duration(self, request: Any, caller: Caller) -> Any:
         """In a group of simple consumers a new deadline; in one of push consumers a failure."""
-        group, handle = self._named(request)
-        assert handle is not None
+        group, topic = self._named(request)
+        handle = handle_of(request.receipt_handle, group, topic)
         seconds = seconds_of(request.invisible_duration)
         if seconds:
             check_invisible(seconds)
-        operations = await self._operations(group, handle.topic, caller)
+        operations = await self._operations(group, topic, caller)
         if isinstance(operations, PushOperations):
             await self._retry(operations, handle, seconds, caller)
             return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(handle))
@@ -168,9 +166,9 @@ class Settling:
 
         See attempts_of: an ordered client is allowed one attempt.
         """
-        group, handle = self._named(request)
-        assert handle is not None
-        operations = await self._operations(group, handle.topic, caller)
+        group, topic = self._named(request)
+        handle = handle_of(request.receipt_handle, group, topic)
+        operations = await self._operations(group, topic, caller)
         if not isinstance(operations, PushOperations):
             raise Refused(
                 Code.FORBIDDEN, "a group of simple consumers has no failures to forward: ack it"
@@ -208,20 +206,9 @@ class Settling:
         finally:
             self._leases.drop([str(handle)])
 
-    def _named(self, request: Any) -> tuple[str, ReceiptHandle | None]:
-        """The group of a request, and the lease that it names."""
-        group = self._names.group(request.group)
-        topic = self._names.topic(request.topic, source=True)
-        text = getattr(request, "receipt_handle", None)
-        if text is None:
-            return group, None
-        handle = handle_of(text, group)
-        if handle.topic != topic:
-            raise Refused(
-                Code.INVALID_RECEIPT_HANDLE,
-                f"receipt handle {show(text)} is not of topic {show(topic)}",
-            )
-        return group, handle
+    def _named(self, request: Any) -> tuple[str, str]:
+        """The group and the topic of a request."""
+        return self._names.group(request.group), self._names.topic(request.topic, source=True)
 
     async def _operations(self, group: str, topic: str, caller: Caller) -> SimpleOperations:
         record = await self._groups.record(group)

@@ -69,7 +69,9 @@ class Telemetry:
         loop = asyncio.get_running_loop()
         try:
             async for command in requests:
-                if command.HasField("settings"):
+                if isinstance(command, Refused):
+                    queue.put_nowait(v2.TelemetryCommand(status=status_of(command)))
+                elif command.HasField("settings"):
                     answer = await self._settings(command.settings, caller)
                     queue.put_nowait(answer)
                     if command.settings.user_agent.language == v2.Language.NODE_JS:
@@ -90,6 +92,8 @@ class Telemetry:
         return v2.TelemetryCommand(status=OK, settings=made)
 
     def _note_kind(self, caller: Caller, kind: int) -> None:
+        if kind not in v2.ClientType.values():
+            raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, f"client type {kind} is not known")
         if kind and kind not in _KINDS:
             raise Refused(
                 Code.UNSUPPORTED, "only producers, push consumers and simple consumers are served"

@@ -70,6 +70,9 @@ class Transactions:
             if request.source == v2.TransactionSource.SOURCE_SERVER_CHECK:
                 return v2.EndTransactionResponse(status=OK)
             raise Refused(Code.BAD_REQUEST, f"transaction {show(id_)}: commit it or roll it back")
+        record = await self._parts.store.run(transaction.read(self._parts.catalog.keys, id_))
+        if record is not None and record.terms.topic != topic:
+            raise Refused(code, f"transaction {show(id_)} is not one of topic {show(topic)}")
         deciding = resolve(
             self._parts.catalog,
             id_,

@@ -291,7 +291,7 @@ def ids_or_error(answers: list[MessageId | Exception], prepared: Addressed) -> l
     failed: list[str] = []
     ambiguous: list[str] = []
     unconfirmed: list[NotConfirmed] = []
-    first = ""
+    first: Exception | None = None
     for answer, (_, message) in zip(answers, prepared, strict=True):
         if isinstance(answer, MessageId):
             done.append(answer)
@@ -301,9 +301,11 @@ def ids_or_error(answers: list[MessageId | Exception], prepared: Addressed) -> l
             unconfirmed.append(answer)
             continue
         (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
-        first = first or str(answer)
+        first = first or answer
     if failed or ambiguous:
-        raise PublishError(done, failed, ambiguous, first)
+        error = PublishError(done, failed, ambiguous, str(first))
+        error.first = first
+        raise error
     if unconfirmed:
         ids = [error.id for error in unconfirmed]
         raise NotConfirmed(ids, unconfirmed[0].durability, unconfirmed[0].reason)

@@ -23,7 +23,7 @@ from rqretry.core.errors import (
     AmbiguousResult,
     CodecError,
     ForgottenResult,
-    InvalidArgument,
+    MessageIdTaken,
     NotConfirmed,
     QueueFull,
     RqretryError,
@@ -385,13 +385,13 @@ def _content_digest(data: bytes) -> str:
     return digest(encode(body, tag=tag, keys=keys, headers=untraced, message_group=group))
 
 
-def refused(id_: str, code: str) -> InvalidArgument:
+def refused(id_: str, code: str) -> MessageIdTaken:
     """The error for an id of the caller's that a script refused, with C or H."""
     if code == "H":
-        return InvalidArgument(
+        return MessageIdTaken(
             f"id {show(id_)} is the id of a message in a transaction that is not decided;"
             " decide that one, or publish under a new id"
         )
-    return InvalidArgument(
+    return MessageIdTaken(
         f"id {show(id_)} is the id of another message, with other content; publish under a new id"
     )
