@@ -89,9 +89,6 @@ class DeadLetterFilter:
             check_topic(self.topic)
         check_part("fingerprint", self.fingerprint)
         check_part("error", self.error)
-        for name, text in (("fingerprint", self.fingerprint), ("error", self.error)):
-            if text == "":  # as of a variable of a shell that is not set
-                refuse(name, text, "is empty, and would select all: say all=True for that")
         check_flag("all", self.all)
         for name, time in (("since", self.since), ("before", self.before)):
             if time is not None:

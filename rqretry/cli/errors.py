@@ -113,7 +113,7 @@ def _status(run: Callable[[], Any]) -> int:
     except OSError as error:
         with suppress(OSError):
             flush_output()
-        path = f"{show(error.filename)}: " if error.filename else ""
+        path = f"{show(error.filename)}: " if error.filename is not None else ""
         return _fail(f"{path}{error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         name, text = type(error).__name__, show(str(error))

@@ -13,6 +13,7 @@ from rqretry.cli.options import (
     json_option,
     read_date,
     read_pairs,
+    reader,
     server_command,
     target_of,
 )
@@ -81,7 +82,7 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
 @click.option(
     "--durability",
     metavar="WHAT",
-    callback=lambda _context, _parameter, text: check_durability(text) or None,
+    callback=reader(lambda _name, text: check_durability(text) or None),
     help="Wait until replica:N has it, or disk (Redis 7.2); default the primary's memory.",
 )
 @click.option("--id", "id_", metavar="ID", help="Your own id; the same again is a duplicate.")

@@ -217,7 +217,7 @@ def _spec(
     if concurrency is None:
         one = _default_concurrency(is_async, process)
         concurrency = batch_concurrency(options, one) if batch else one
-    retry_on = options.get("retry_on")
+    retry_on, deadly = options.get("retry_on"), options.get("dead_letter_on")
 
     def ms(name: str, default: float, least: float, most: float | None = None) -> int:
         given: Any = options.get(name, default)
@@ -244,7 +244,7 @@ def _spec(
         binding=binding,
         in_process=process,
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
-        dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
+        dead_letter_on=_exceptions("dead_letter_on", () if deadly is None else deadly),
         tags=_if_given(check_tags, options.get("tags")),
         ordered=_ordered(options.get("ordered", False), policy),
         start=check_start(options.get("start", LATEST)),

@@ -27,7 +27,7 @@ def check_durability(value: object) -> str:
     Raises:
         InvalidArgument: It is something else.
     """
-    if value is None or value in ("", MEMORY):
+    if value is None or value == MEMORY:
         return ""
     if not isinstance(value, str) or (value != "disk" and not _REPLICAS.fullmatch(value)):
         refuse("durability", value, 'must be "memory", "disk" or "replica:N", such as "replica:1"')

@@ -10,6 +10,7 @@ where they are raised, such as that of `TopicNotFound` in catalog/store.py.
 import reprlib
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple, NoReturn
 
 SHOWN_CHARACTERS = 120
@@ -310,6 +311,8 @@ def _escaped(value: object) -> str:
     if isinstance(value, str | bytes | bytearray):
         # Cut before escaping: the value at fault may be a body of many megabytes.
         return ascii(value[: SHOWN_CHARACTERS + 1])
+    if isinstance(value, datetime):
+        return ascii(value.isoformat())[1:-1]
     return _SHORT.repr(value).encode("ascii", "backslashreplace").decode()
 
 

@@ -253,9 +253,11 @@ def check_function(name: str, value: object, *parameters: str) -> None:
 
 
 def check_part(name: str, value: object) -> str | None:
-    """Text that something is selected by; None for everything."""
+    """Text that something is selected by; None for everything, which no empty text means."""
     if value is not None and not isinstance(value, str):
         refuse(name, value, f"is {type(value).__name__}, not str")
+    if value == "":  # as of a variable of a shell that is not set
+        refuse(name, value, "is empty, and would select all: say what, or remove it")
     return value
 
 
@@ -266,10 +268,10 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
-def check_flags(names: Iterable[str], given: Mapping[str, object]) -> None:
-    """Those of these arguments that are given."""
-    for name in names:
-        if given.get(name) is not None:
+def check_flags(flags: Mapping[str, bool], given: Mapping[str, object]) -> None:
+    """Those of these arguments that are given; each with whether it may be None."""
+    for name, optional in flags.items():
+        if name in given and not (optional and given[name] is None):
             check_flag(name, given[name])
 
 

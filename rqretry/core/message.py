@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
+from rqretry.core.durability import check_durability
 from rqretry.core.durations import Duration
 from rqretry.core.errors import InvalidReceiptHandle, RefusedHandle, refuse
 from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
@@ -102,10 +103,13 @@ def durable(messages: Iterable[Any], durability: str | None) -> Iterable[Any]:
     """Messages of a `publish_many`, those that ask for no durability of their own with this one."""
     if durability is None:
         return several(messages)
+    check_durability(durability)
     return [
         OutgoingMessage(body=item, durability=durability)
         if not isinstance(item, OutgoingMessage)
-        else replace(item, durability=item.durability or durability)
+        else replace(item, durability=durability)
+        if item.durability is None
+        else item
         for item in several(messages)
     ]
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -66,6 +68,7 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
     if missing:
         raise ConfigError(f"{missing[0]} is not installed: pip install 'rqretry[dashboard]'")
     _check_trace_url(given["trace_url"])
+    _check_allowed(given["allowed"])
     token = _token(given["token_file"])
     _check_host(given["host"], token, behind_proxy=given["behind_proxy"])
     with connected(context) as client:
@@ -100,8 +103,29 @@ async def _serve(
         await server.serve(sockets=[listening])
 
 
+def _check_allowed(names: Sequence[str]) -> None:
+    """Whether a Host header can name each of them."""
+    from rqretry.dashboard.access import host_name  # noqa: PLC0415 - of the extra
+
+    def fits(name: str | None) -> bool:
+        bracketed = f"[{name}]" if name and ":" in name else name or ""
+        return host_name([bracketed]) == (name or " ").lower()
+
+    for name in names:
+        if fits(name):
+            continue
+        try:
+            meant = urlsplit(name if "//" in name else f"//{name}").hostname
+        except ValueError:
+            meant = None
+        fix = show(meant) if fits(meant) else "one such as mq.example.com"
+        raise click.UsageError(f"--allow-host {show(name)} is no host name alone: write {fix}")
+
+
 def _token(file: Path | None) -> str | None:
-    token = variable(TOKEN_VARIABLE) if file is None else file.read_text("utf-8").strip()
+    # What is no UTF-8 is not ASCII either, which is refused below.
+    text = None if file is None else file.read_text("utf-8", errors="replace")
+    token = variable(TOKEN_VARIABLE) if text is None else text.strip()
     if token is not None and (len(token) < _MIN_TOKEN or not token.isascii()):
         source = TOKEN_VARIABLE if file is None else show(str(file))
         raise ConfigError(f"the token of {source} must be at least {_MIN_TOKEN} ASCII characters")

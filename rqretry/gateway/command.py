@@ -80,7 +80,8 @@ def gateway(context: click.Context, /, **given: Any) -> None:
         if not _is_there(module):
             raise ConfigError(f"{package} is not installed: pip install 'rqretry[gateway]'")
     host, port = _address("--listen", given["listen"])
-    advertise = given["advertise"] and _address("--advertise", given["advertise"])
+    named = given["advertise"]
+    advertise = None if named is None else _address("--advertise", named)
     if host not in _LOOPBACK and not given["access_keys"] and not given["anonymous"]:
         raise ConfigError(
             f"--listen {show(given['listen'])} is open to other machines: give --access-keys, or"

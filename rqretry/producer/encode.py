@@ -163,7 +163,7 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     durability = check_durability(item.durability)
     body, keys = plain(item.body), check_keys(item.keys)
     tag = None if item.tag is None else check_tag(item.tag)
-    headers = check_headers(item.headers) if item.headers else None
+    headers = None if item.headers is None else check_headers(item.headers) or None
     group = None if item.message_group is None else _message_group(item, delay_ms, level)
     fields: dict[str, Any] = {"tag": tag, "keys": keys, "message_group": group}
     due_ms = _due(delay_ms, now_ms)

@@ -85,10 +85,11 @@ class Verb(Generic[P, T]):
         return method if facade is None else MethodType(method, facade)
 
 
-def _flags(operation: Callable[..., Any]) -> tuple[str, ...]:
-    """Its arguments that are True or False, all given by name."""
+def _flags(operation: Callable[..., Any]) -> dict[str, bool]:
+    """Its arguments that are True or False, all given by name: whether each may be None, too."""
+    kinds = {bool: False, bool | None: True}
     parameters = inspect.signature(operation).parameters.values()
-    return tuple(one.name for one in parameters if one.annotation in (bool, bool | None))
+    return {one.name: kinds[one.annotation] for one in parameters if one.annotation in kinds}
 
 
 def _signature(operation: Callable[..., Any]) -> inspect.Signature:

@@ -45,6 +45,18 @@ WRONG_USAGE = [
     (["publish", "claims", "--body", "1", "--id", "a b"], "message id"),
     (["publish", "claims", "-", "--id", "a"], "--id names one message"),
     (["publish", "claims", "x", "--body", "1"], "--body, --file or -"),
+    (["publish", "claims", "--body", "1", "--durability", ""], "durability '' must be "),
+    (
+        ["publish", "claims", "--body", "1", "--deliver-at", "9999-12-31T23:59:59Z"],
+        "9999-12-31T23:59:59+00:00 is out of range",
+    ),
+    (["group", "messages", "g", "--error", ""], "error '' is empty"),
+    (["group", "messages", "g", "--fingerprint", ""], "fingerprint '' is empty"),
+    (["dashboard", "--allow-host", "http://X:80/"], "write 'x'"),
+    (["dashboard", "--allow-host", "[::1]"], "write '::1'"),
+    (["dashboard", "--allow-host", "x:80"], "write 'x'"),
+    (["dashboard", "--allow-host", ""], "write one such as"),
+    (["gateway", "--advertise", ""], "--advertise '' must be HOST:PORT"),
     (["receive", "claims"], "Missing option '--group'"),
     (["receive", "claims", "--group", "a/b"], "group 'a/b'"),
     (["receive", "claims", "--group", "g", "--max", "33"], "1<=x<=32"),
@@ -212,6 +224,10 @@ def test_a_line_that_is_too_large_is_named(shell: Shell, tmp_path: Path, client:
 
 def test_a_file_that_is_not_there_is_named(shell: Shell) -> None:
     assert "missing.jsonl" in shell.fails("publish", "t", "--file", "missing.jsonl", status=1)
+
+
+def test_a_file_without_a_name_is_shown_as_such(shell: Shell) -> None:
+    assert "'': No such file" in shell.fails("publish", "t", "--file", "", status=1)
 
 
 def test_a_file_that_cannot_be_written_is_named(shell: Shell, client: Client) -> None:

@@ -149,6 +149,10 @@ def test_what_is_no_function_is_refused(app: App, bad: Any) -> None:
         {"consume_timeout": "30 apples"},
         {"max_postpones": -1},
         {"none_is": "maybe"},
+        {"dead_letter_on": False},
+        {"dead_letter_on": 0},
+        {"dead_letter_on": ""},
+        {"retry_on": False},
     ],
     ids=str,
 )

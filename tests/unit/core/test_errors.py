@@ -1,5 +1,6 @@
 import inspect
 import pickle
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -112,6 +113,10 @@ def test_showing_a_value_never_raises_and_gives_short_ascii(value: Any) -> None:
 
 def test_showing_a_value_escapes_it() -> None:
     assert show("queu\u0451\n") == r"'queu\u0451\n'"
+
+
+def test_a_date_is_shown_as_iso_8601() -> None:
+    assert show(datetime(9999, 12, 31, tzinfo=UTC)) == "9999-12-31T00:00:00+00:00"
 
 
 def test_a_refusal_names_the_argument_the_value_and_the_rule() -> None:
