@@ -109,6 +109,7 @@ class Reading:
         asked: By group, the earliest time to which an operator sent it back, in ms.
         begins: By group, the time in the past at which it begins, in ms.
         owed: What a group is noted to owe in a partition, and what anybody is.
+        listed: What a lane of a group holds in a partition.
     """
 
     def __init__(self) -> None:
@@ -120,6 +121,7 @@ class Reading:
         self.asked: dict[str, int] = {}
         self.begins: dict[str, int] = {}
         self.owed: Callable[[int, Place, str], tuple[set[str], set[str]]]
+        self.listed: Callable[[int, Place, str, str], set[str]]
 
     def time_of(self, due_ms: float) -> int:
         """What the time is for a due time: a date, which lacks a part of a ms, is the wall's."""

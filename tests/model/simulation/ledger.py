@@ -40,6 +40,8 @@ class Ledger(Group):
     """The highest limit there ever was: a message that waits is still delivered once."""
     redriven: set[str] = field(default_factory=set)
     """Ids that were dead, and may come after what came later."""
+    purged: set[str] = field(default_factory=set)
+    """Ids that an operator removed."""
     published: dict[str, int] = field(default_factory=dict)
     """By id, its number in line as it was published; a redrive gives it another one."""
     counted: Counter[str] = field(default_factory=Counter)
@@ -159,7 +161,7 @@ class Place(Partition):
         self.ever: dict[str, int] = {}
         """By id, how often it was stored."""
         self.gone: set[str] = set()
-        """Recalled or rolled back."""
+        """Recalled, rolled back or purged."""
         self.keep = Keep()
         self.floor = 1
         """The lowest number for a new lease, as far as one was given out."""
@@ -235,6 +237,18 @@ class Place(Partition):
         for id_ in ids:
             self.finish(group, id_, now)
 
+    def purge(self, group: str, id_: str, now: int) -> None:
+        """An operator removed it from a group; after the last one its id is free at once."""
+        ledger = self.ledger(group)
+        if ledger.leases[id_].place == BLOCKED:
+            ledger.line[self.names[id_]].remove(id_)
+        ledger.moved(id_, DONE)
+        ledger.purged.add(id_)
+        self.finish(group, id_, now)
+        self.gone.add(id_)
+        if id_ not in self.stored:
+            self.given.pop(id_, None)
+
     def replay(
         self, group: str, since: int, upto: int, now: int, limit: int, *, kept: bool
     ) -> tuple[int, int]:
@@ -271,7 +285,7 @@ class Place(Partition):
         """What a group should have that has caught up with all since then, and has not."""
         others = {*self.scheduled, *self.halves, *self.backlog}
         mine = {i for i, one in self.ledger(group).leases.items() if one.place != DONE}
-        return {*self.stored, *self.keep.since(since)} - others - mine
+        return {*self.stored, *self.keep.since(since)} - others - mine - self.ledger(group).purged
 
     def keeps_time(self) -> bool:
         """Whether something here falls due, so that somebody looks at the time."""

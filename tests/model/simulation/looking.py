@@ -28,6 +28,7 @@ _PARTITION = (
     ("k", "bodies"), ("h", "pending"), ("z", "scheduled"), ("l", "backlog"), ("h", "half_of"),
     ("z", "halves"), ("h", "message_groups"), ("h", "counters"),
     ("z", "kept"), ("k", "kept_bodies"), ("k", "incoming"), ("k", "big"),
+    ("k", "ids"),
 )  # fmt: skip
 _GROUP = (
     ("l", "ready"), ("l", "retry"), ("z", "inflight"), ("z", "dead"), ("h", "attempts"),
@@ -47,7 +48,7 @@ class Looker:
         self._kinds = "".join(kind for kind, _ in _GROUP) + "z" * levels
         self._requests: dict[tuple[Any, ...], Arguments] = {}
         self.load()
-        self.highest: dict[tuple[str, int, str, str], int] = {}
+        self.highest: dict[tuple[str, int, str, str, int], int] = {}
 
     def request(self, number: int, place: Place) -> Arguments:
         """What to ask the server for `read`."""
@@ -96,6 +97,10 @@ class Looker:
         pending, letter = self.look(number, place)[0]["pending"], place.ledger(name).letter
         return {id_ for id_, letters in pending.items() if letter in letters}, {*pending}
 
+    def listed(self, number: int, place: Place, name: str, lane: str) -> set[str]:
+        """What a lane of a group holds."""
+        return {*self.look(number, place)[1][name][lane]}
+
     def load(self) -> None:
         """Make the script known."""
         self._sha = self._server.call(("SCRIPT", "LOAD", DUMP))[0]
@@ -120,13 +125,17 @@ class Looker:
 
     def _check_numbers(self, number: int, place: Place, ledger: Ledger) -> None:
         for id_, one in ledger.leases.items():
-            key = (place.topic, number, ledger.name, id_)
+            life = place.ever.get(id_, 0)  # whoever purges a message may publish its id again
+            key = (place.topic, number, ledger.name, id_, life)
             require(one.lease_no >= self.highest.get(key, 0), f"{id_}: a lease number went back")
             self.highest[key] = one.lease_no
 
 
 def _compare_partition(place: Place, held: Held) -> None:
     _same("bodies", set(held["bodies"]), place.stored.keys())
+    given, held_ids = place.given.keys(), {*held["ids"]}
+    _same("ids of callers", held_ids - given, set())
+    _same("ids that are free", (given & place.stored.keys()) - held_ids, set())
     members = {scheduled_member(i, place.tags[i]): t for i, t in place.scheduled.items()}
     _same("scheduled", held["scheduled"], members)
     _same("backlog", held["backlog"], place.backlog)

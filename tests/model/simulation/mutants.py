@@ -84,6 +84,16 @@ def _certain(_: Any) -> Any:
     return put_off
 
 
+def purging(plan: Plan) -> bool:
+    """Operators purge, and ids are the caller's."""
+    return plan.operators and plan.own_ids
+
+
+def in_line(plan: Plan) -> bool:
+    """Operators purge what stands in line."""
+    return plan.operators and any(group.ordered for group in plan.groups)
+
+
 def periodic(plan: Plan) -> bool:
     """There is a schedule, whose slots are not far apart."""
     return 0 < plan.every_s < MINUTE_S
@@ -98,6 +108,12 @@ def newest_alone(original: Any) -> Any:
     """Of slots that are due at once one is published."""
     return lambda self, *times: original(self, *times)[-1:]
 
+
+FREES_FIRST = (
+    "local listed = redis.call('LRANGE', KEYS[3], 0, -1)"
+    " if #listed > 0 then redis.call('HDEL', KEYS[11], unpack(listed)) end"
+)
+"""Of the keys of purge_list: the list, and the ids of callers."""
 
 MUTANTS = (
     bug("any receipt settles", any_receipt()),
@@ -157,6 +173,13 @@ MUTANTS = (
         reads_state("lease, attempt, expiries, 0", "release"), where=behind),
     bug("a record has only the deliveries that expired", drops("HSET", "failures", CHANGE),
         where=behind),
+    bug("who is out is purged as blocked",
+        answers("HGET", "heads", "answer = false", "scan_blocked"),
+        answers("HMGET", "heads", "answer = {}", "purge_blocked"), where=in_line),
+    bug("a purge of a list takes what was not chosen",
+        LuaLine("purge_list", "for i = 6, #ARGV, 2 do ARGV[i] = '1' end"), where=purging),
+    bug("a purge of a list frees ids before their messages are gone",
+        LuaLine("purge_list", FREES_FIRST), where=purging),
     bug("one preference is shared by all partitions", *IN_STEP, where=behind),
     bug("new messages always go first", Symbol("Turns.next_lane", always("ready")), where=behind),
 )  # fmt: skip

@@ -19,6 +19,8 @@ from tests.model.simulation.ledger import Ledger, Place
 from tests.model.simulation.looking import Held, Looker
 
 _ENDING = frozenset({"succeed", "purge", "purge_list", "purge_blocked", "recall", "rollback"})
+_ALL_LISTED = 4
+"""Words of a purge of a list that names no messages."""
 _SETTLING = {"renew": (2, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (3, 2)}
 
 
@@ -34,6 +36,7 @@ class Seen:
         numbers: By group and id, the lease number.
         ending: What a cut settle left in flight without a body, until its lease ends.
         halves: What of `common` belongs to a transaction.
+        given: Ids of callers that are remembered.
     """
 
     common: frozenset[str]
@@ -43,6 +46,7 @@ class Seen:
     numbers: dict[tuple[str, str], int]
     ending: frozenset[str] = frozenset()
     halves: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
 
 
 class Observer:
@@ -63,10 +67,7 @@ class Observer:
         before, after = self._before, self.look()
         self._before = after
         self.ever.update(after.common, *after.held.values())
-        named = {arg for arg in args if isinstance(arg, str)}
-        ended = named if verb in _ENDING else set()
-        if verb == "rollback":  # it names the transaction
-            ended = set(before.common)
+        ended = _ended(verb, args, before)
         for group, ids in before.held.items():
             lost = ids - after.held.get(group, frozenset()) - ended
             require(not lost, f"{group} has lost {sorted(lost)} in {verb}")
@@ -74,6 +75,8 @@ class Observer:
                 old, new = before.numbers.get((group, id_), 1), after.numbers.get((group, id_), 1)
                 require(new >= old, f"{id_}: lease number {new} after {old}, in {verb}")
         given = after.common.union(*after.held.values())
+        freed = (before.given - after.given) & given
+        require(not freed, f"{sorted(freed)} are stored, and free again, in {verb}")
         filtered = any(group.tags != "*" for group in self._place.route.groups)
         lost = before.common - given - ended
         require(not lost or filtered, f"{sorted(lost)} are lost in {verb}")
@@ -119,6 +122,22 @@ class Observer:
         return self._before.halves
 
 
+def _ended(verb: str, args: Sequence[Any], before: Seen) -> set[str]:
+    """What a call may have removed."""
+    if verb not in _ENDING:
+        return set()
+    if verb == "rollback":  # it names the transaction
+        return set(before.common)
+    if verb == "purge_blocked":
+        return {id_ for _, id_ in map(in_order, args[3:])}
+    if verb == "purge_list" and len(args) > _ALL_LISTED:
+        return {id_ for id_, goes in zip(args[4::2], args[5::2], strict=True) if int(goes)}
+    if verb == "purge_list":
+        group = args[0]
+        return set(before.held.get(group, ())) - before.dead[group] - before.live[group].keys()
+    return {arg for arg in args if isinstance(arg, str)}
+
+
 def modelled(place: Place) -> Seen:
     """A partition as the model has it."""
     ledgers = [group for group in place.groups.values() if isinstance(group, Ledger)]
@@ -131,6 +150,7 @@ def modelled(place: Place) -> Seen:
         },
         {g.name: frozenset() for g in ledgers},
         {(g.name, i): one.lease_no for g in ledgers for i, one in g.leases.items()},
+        given=frozenset(place.given.keys() & place.stored.keys()),
     )
 
 
@@ -153,7 +173,8 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
         }
     ending = frozenset(i for found in groups.values() for i in found["inflight"]) - bodies
     halves = frozenset(held["half_of"])
-    return Seen(frozenset(common & bodies), kept, live, dead, numbers, ending, halves)
+    given = frozenset(held["ids"])
+    return Seen(frozenset(common & bodies), kept, live, dead, numbers, ending, halves, given)
 
 
 def _everywhere(found: Held) -> set[str]:

@@ -16,7 +16,20 @@ from tests.model.simulation.world import World
 _BY_HAND = 0.15
 _ERROR = "e"
 """Some letter of the last error: what never failed is left alone."""
-VERBS = ("pause", "resume", "redrive", "redrive", "spread", "promote", "purge", "limit")
+VERBS = (
+    "pause",
+    "resume",
+    "redrive",
+    "redrive",
+    "spread",
+    "promote",
+    "purge",
+    "purge_list",
+    "purge_blocked",
+    "limit",
+)
+_PURGED_SHARE = 0.5
+"""Of the accepted messages, those that a purge names."""
 
 
 async def keep_up(world: World, process: Process) -> None:
@@ -79,8 +92,21 @@ async def _operate(world: World, client: AsyncClient, name: str) -> None:
         await admin.redrive(group, all=True, rate="2/s")
     elif verb == "promote":
         await admin.promote(group)
-    elif verb == "purge":
-        state = chance.one(f"{name}/state", ("dead", "waiting_retry"))
-        await admin.purge(group, all=True, state=state)
+    elif verb.startswith("purge"):
+        await _purge(world, client, group, verb, name)
     else:
         await admin.set_group(group, max_retries=chance.whole(f"{name}/limit", 0, 4))
+
+
+async def _purge(world: World, client: AsyncClient, group: str, verb: str, name: str) -> None:
+    """All of a state; or, by their ids, blocked messages and ready ones, whoever is in front."""
+    chance = world.chance
+    if verb == "purge_blocked":
+        accepted = sorted(world.accepted)
+        ids = [id_ for id_ in accepted if chance.share(f"{name}/purges {id_}") < _PURGED_SHARE]
+        if ids:
+            await client.admin.purge(group, ids=ids, state="ready")
+        return
+    states = ("ready",) if verb == "purge_list" else ("dead", "waiting_retry")
+    state = chance.one(f"{name}/state", states)
+    await client.admin.purge(group, all=True, state=state)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rqretry.checks.snapshot import in_order
 from tests.model.model import BLOCKED, DEAD, INFLIGHT, READY, RETRY, WAITING, Lease
 from tests.model.simulation.calls import Reading, number_of, require
 from tests.model.simulation.deliveries import Fairness, begins, is_released
@@ -257,5 +258,35 @@ class Leases(Reading):
             here = id_ in ledger.leases and ledger.leases[id_].place == wanted
             require((recorded == b"OK") == here, f"purge of {id_}: {recorded}")
             if here:
-                place.finish(args[0], id_, self.now)
-                place.gone.add(id_)
+                place.purge(args[0], id_, self.now)
+
+    def _do_purge_blocked(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(args[0])
+        for member, recorded in zip(args[3:], reply, strict=True):
+            _, id_ = in_order(member)
+            one = ledger.leases.get(id_)
+            blocked = one is not None and one.place == BLOCKED
+            require(recorded != b"OK" or blocked, f"{id_} is purged as blocked, and was {one}")
+            # Who came again has another number in line than the member that was read before.
+            again = id_ in ledger.redriven or place.ever[id_] > 1
+            require(recorded == b"OK" or not blocked or again, f"purge of {id_}: {recorded}, {one}")
+            if recorded == b"OK":
+                place.purge(args[0], id_, self.now)
+
+    def _do_purge_list(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        """The answer says how many went, and what the list holds now says who."""
+        ledger, lane, (count, window) = place.ledger(args[0]), keys[2].split(":")[-1], reply
+        before = ledger.at(lane)
+        gone = before.keys() - self.listed(number_of(keys[0]), place, args[0], lane)
+        named = {id_: int(goes) for id_, goes in zip(args[4::2], args[5::2], strict=True)}
+        chosen = {id_ for id_ in before if named.get(id_, not named)}
+        require(count == len(gone), f"{count} of {lane} are purged, and {sorted(gone)} are gone")
+        require(gone <= chosen, f"{sorted(gone - chosen)} are purged, and were not chosen")
+        most = min(len(before), int(args[2]))
+        whole = not named or named.keys() >= before.keys()
+        passed = window == most if whole else window <= most
+        require(passed, f"a purge went past {window} of {most}")
+        left = chosen - gone
+        require(not left or window < len(before), f"{sorted(left)} were to go, and are in {lane}")
+        for id_ in sorted(gone):
+            place.purge(args[0], id_, self.now)

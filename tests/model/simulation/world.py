@@ -271,6 +271,7 @@ class World:
                 self._set_clock()
                 self._looker = Looker(self.server, len(LEVELS.split()))
                 self.journal.owed = self._looker.owed
+                self.journal.listed = self._looker.listed
                 self._phases(prepare, populate, audit)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed found
                 failure = f"{type(error).__name__}: {error}"
