@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from rqretry import Client
+from rqretry import Client, Message
 from rqretry.consumer import simple_operations
 from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Leased, with_large
 from rqretry.transport.node import Requests
 from rqretry.transport.sync_connection import SyncConnection
+from rqretry.worker import fetch
 from tests.contract.cluster.conftest import ClusterLab
-from tests.contract.integration.harness import NAMESPACE, PATIENCE_S
+from tests.contract.integration.harness import NAMESPACE, PATIENCE_S, Seen, counted
 from tests.support.fleets import Cluster, until
 
 KEYS = partition_keys(NAMESPACE, "t", 0)
@@ -121,7 +122,9 @@ def moving_within_transaction(
         yield sent
 
 
-def moving_before_it_is_read(move: Move, arrived: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def moving_before_it_is_read(
+    module: Any, move: Move, arrived: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The slot moves when the first large body is leased, and is over when that was read."""
     begun: list[Leased] = []
 
@@ -134,7 +137,7 @@ def moving_before_it_is_read(move: Move, arrived: str, monkeypatch: pytest.Monke
         move.finish()
         return complete
 
-    monkeypatch.setattr(simple_operations, "with_large", read)
+    monkeypatch.setattr(module, "with_large", read)
 
 
 def publish(client: Client, body: bytes) -> None:
@@ -197,9 +200,32 @@ def test_a_slot_moves_before_a_leased_body_is_read(
 ) -> None:
     consumer, bodies = used(lab), [os.urandom(100_000) for _ in range(3)]
     lab.client().publish_many("t", bodies)
-    moving_before_it_is_read(move, arrived, monkeypatch)
+    moving_before_it_is_read(simple_operations, move, arrived, monkeypatch)
     messages = consumer.receive(32, wait=0)
     assert [message.body for message in messages] == [b"small", *bodies]
     assert {message.attempt for message in messages} == {1}
     consumer.ack(messages)
+    assert_nothing_left(lab, move)
+
+
+@pytest.mark.parametrize("arrived", ARRIVED)
+async def test_a_slot_moves_before_a_worker_reads_what_it_has_leased(
+    lab: ClusterLab, move: Move, monkeypatch: pytest.MonkeyPatch, arrived: str
+) -> None:
+    app, seen = lab.app(), Seen()
+
+    @app.consumer("t", group="g")
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    body = os.urandom(100_000)
+    moving_before_it_is_read(fetch, move, arrived, monkeypatch)
+    async with lab.working(app):
+        await app.publish("t", b"small")
+        await seen.count(1)
+        await app.publish("t", body)
+        await seen.count(2)  # what counts holds up the loop, and so the move
+        await counted(lab, "g", succeed=2)
+    assert seen.bodies == [b"small", body]
+    assert seen.attempts == [1, 1]
     assert_nothing_left(lab, move)
