@@ -20,6 +20,7 @@ _CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
 _STORAGE = re.compile(
     "No space left on device|Disk quota exceeded|File too large|Read-only file system"
 )
+_MEMORY = re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY")
 _BUGS = ("ScriptError",)
 
 Hook = Callable[[type[BaseException], BaseException, Any], Any]
@@ -108,15 +109,26 @@ def gist(error: Exception) -> str:
 
 
 def sentence_in(text: str) -> RqretryError | None:
-    """The error of ours that a message of Spark carries, or that a full disk is."""
+    """The error of ours that a message of Spark carries, or that a full disk or heap is."""
     match = _OURS.search(text)
     if match is None:
-        refused = _STORAGE.search(text)
-        return refused and ConfigError(
-            f"Spark cannot write: {refused[0]}: make room where the output, the checkpoint and"
-            " spark.local.dir are, or name other folders"
-        )
+        return _of_resources(text)
     own = {DataLoss.__name__: DataLoss}
     error_type: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
     # Some errors are made of parts; of those only the sentence is known here.
     return (RqretryError if "__str__" in vars(error_type) else error_type)(match[2].strip())
+
+
+def _of_resources(text: str) -> ConfigError | None:
+    refused = _STORAGE.search(text)
+    if refused is not None:
+        return ConfigError(
+            f"Spark cannot write: {refused[0]}: make room where the output, the checkpoint and"
+            " spark.local.dir are, or name other folders"
+        )
+    if _MEMORY.search(text) is not None:
+        return ConfigError(
+            "Java has too little memory for this job: raise spark.driver.memory, for example to 4g"
+            " (on a cluster also spark.executor.memory)"
+        )
+    return None

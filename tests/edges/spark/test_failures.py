@@ -35,6 +35,16 @@ Caused by: java.lang.RuntimeException: {last}
             ConfigError,
             "Spark cannot write: No space left on device: make room where the output",
         ),
+        (
+            "calling o1.parquet.\n: java.lang.OutOfMemoryError: Java heap space",
+            ConfigError,
+            "raise spark.driver.memory",
+        ),
+        (
+            STACK.format(first="[UNABLE_TO_ACQUIRE_MEMORY] of 65536 bytes", last="b"),
+            ConfigError,
+            "raise spark.driver.memory",
+        ),
     ],
 )
 def test_an_error_of_spark_is_reported_by_its_cause(
