@@ -23,10 +23,17 @@ class BadLine(click.ClickException):
 def parse_json(text: str | bytes) -> Any:
     """Read JSON. Raises ValueError if it is none, or means two things at once."""
     try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
+        ) from None
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
+        raise ValueError(
+            f"it is no JSON in UTF-8 ({byte}); for bytes as they are give --raw"
         ) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

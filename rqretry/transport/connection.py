@@ -1,5 +1,6 @@
 """Connections of redis-py, sync and async, with everything that repeats or guesses switched off."""
 
+import re
 import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -25,6 +26,12 @@ _make_reader: Callable[..., Any] | None
 pack_one: Callable[[tuple[Any, ...]], bytes]
 """A request as bytes to write."""
 _PACKER = aio.Connection()
+_CERTIFICATE = re.compile(rb"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----")
+_PEM = {
+    "ssl_ca_certs": _CERTIFICATE,
+    "ssl_certfile": _CERTIFICATE,
+    "ssl_keyfile": re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"),
+}
 _NUMBERS = frozenset({int, float})
 
 
@@ -62,7 +69,7 @@ def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConne
     """A connection, not yet open, that sends each request exactly once.
 
     Raises:
-        ConfigError: A file that the URL names is not there.
+        ConfigError: A file that the URL names is not there, or is no certificate or key.
     """
     classes = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
     connection_class: Any = classes.get(url.scheme, aio.Connection)
@@ -118,10 +125,9 @@ def read_info(reply: bytes) -> dict[str, str]:
 
 def _settings(url: RedisUrl, connect_seconds: float) -> dict[str, Any]:
     settings = dict(url.redis_kwargs())
-    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
-        file = settings.get(name)
-        if file is not None and not Path(str(file)).is_file():
-            raise ConfigError(f"{name} in the Redis URL names {show(file)}: there is no such file")
+    for name, pem in _PEM.items():
+        if settings.get(name) is not None:
+            _check_pem(name, Path(str(settings[name])), pem)
     settings["protocol"] = 2
     settings["driver_info"] = None
     settings.setdefault("socket_connect_timeout", connect_seconds)
@@ -130,3 +136,16 @@ def _settings(url: RedisUrl, connect_seconds: float) -> dict[str, Any]:
     if url.tls:
         settings["ssl_min_version"] = ssl.TLSVersion.TLSv1_2
     return settings
+
+
+def _check_pem(name: str, file: Path, pem: re.Pattern[bytes]) -> None:
+    named = f"{name} in the Redis URL names {show(str(file))}"
+    if not file.is_file():
+        raise ConfigError(f"{named}: there is no such file")
+    try:
+        found = pem.search(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{named}: {error.strerror or error}") from error
+    if not found:
+        what = "private key" if name == "ssl_keyfile" else "certificate"
+        raise ConfigError(f"{named}: it holds no {what} in PEM format")

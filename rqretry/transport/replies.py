@@ -344,7 +344,7 @@ def _tls_error(server: Node, error: ssl.SSLError) -> ConfigError:
         )
     return ConfigError(
         f"Redis at {server.address} does not speak TLS as the URL says"
-        f" ({show(error.reason or '')[1:-1]}): begin it with redis:// if the server has"
+        f" ({show(error.reason or str(error))[1:-1]}): begin it with redis:// if the server has"
         " no TLS, or check the certificate files"
     )
 

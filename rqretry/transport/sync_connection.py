@@ -4,6 +4,7 @@ redis-py connects and logs in; with hiredis its socket is then read and written 
 hiredis_channel.py. Without hiredis redis-py carries the same.
 """
 
+import time
 from typing import Any
 
 from redis.connection import AbstractConnection
@@ -64,8 +65,10 @@ class SyncConnection:
 
     def receive(self, count: int, seconds: float | None = None) -> list[Any]:
         """Read replies; errors of the server are values. TryAgain."""
+        patience: Any = self.raw.socket_timeout if seconds is None else seconds
+        until = time.monotonic() + patience
         try:
-            return [self._read(seconds) for _ in range(count)]
+            return [self._read(seconds, until) for _ in range(count)]
         except (RedisError, OSError, TimeoutError) as error:
             raise broken(self.node, error, sent=True) from error
 
@@ -74,9 +77,9 @@ class SyncConnection:
         self.send(requests)
         return self.receive(len(requests), seconds)
 
-    def _read(self, seconds: float | None) -> Any:
+    def _read(self, seconds: float | None, until: float) -> Any:
         if self._reader is not None:
-            return self._parsed(seconds)
+            return self._parsed(seconds, until)
         try:
             if seconds is None:  # the socket has reply_seconds; to set it again costs system calls
                 return self.raw.read_response(disconnect_on_error=False)
@@ -84,7 +87,7 @@ class SyncConnection:
         except SERVER_ERRORS as error:
             return error
 
-    def _parsed(self, seconds: float | None) -> Any:
+    def _parsed(self, seconds: float | None, until: float) -> Any:
         reader, server = self._reader, self._socket
         reply = reader.gets()
         if reply is INCOMPLETE and seconds is not None:
@@ -95,6 +98,11 @@ class SyncConnection:
                 raise BrokenError("the connection was closed")
             reader.feed(data)
             reply = reader.gets()
+            if reply is INCOMPLETE:  # what comes in drips has no more time than what comes at once
+                seconds = until - time.monotonic()
+                if seconds <= 0:
+                    raise TimeoutError
+                server.settimeout(seconds)
         if seconds is not None:
             server.settimeout(self.raw.socket_timeout)
         if isinstance(reply, BrokenError) and not isinstance(reply, SERVER_ERRORS):

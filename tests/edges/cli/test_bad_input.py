@@ -214,6 +214,15 @@ def test_a_bad_line_is_named_before_anything_is_published(shell: Shell, client: 
     assert client.admin.topics() == []
 
 
+def test_bytes_that_are_no_text_are_named(shell: Shell, client: Client) -> None:
+    line = shell.fails("publish", "claims", "-", stdin=b"1\n\xff\xfe\n", status=1)
+    assert "line 2 of standard input cannot be published: it is no JSON in UTF-8" in line
+    assert "(byte 0xff at position 0); for bytes as they are give --raw" in line
+    assert client.admin.topics() == []
+    assert shell.ok("publish", "claims", "-", "--raw", stdin=b"\xff\xfe")
+    assert shell.ok("publish", "claims", "-", stdin=b"\xef\xbb\xbf1\n")  # a mark of UTF-8 is none
+
+
 def test_a_line_that_is_too_large_is_named(shell: Shell, tmp_path: Path, client: Client) -> None:
     file = tmp_path / "f.jsonl"
     file.write_text(f'1\n"{"x" * 5_000_000}"\n')
