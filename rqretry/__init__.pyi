@@ -60,8 +60,8 @@ from rqretry.core.errors import ConfigError as ConfigError
 from rqretry.core.errors import GroupNotFound as GroupNotFound
 from rqretry.core.errors import InvalidArgument as InvalidArgument
 from rqretry.core.errors import InvalidReceiptHandle as InvalidReceiptHandle
-from rqretry.core.errors import MessageNotFound as MessageNotFound
 from rqretry.core.errors import MessageIdTaken as MessageIdTaken
+from rqretry.core.errors import MessageNotFound as MessageNotFound
 from rqretry.core.errors import MessageTooLarge as MessageTooLarge
 from rqretry.core.errors import NotConfirmed as NotConfirmed
 from rqretry.core.errors import PublishError as PublishError

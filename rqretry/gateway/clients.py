@@ -42,12 +42,12 @@ class ConnectedClient:
     registered_at: float = -math.inf
     streams: list["asyncio.Queue[Any]"] = field(default_factory=list)
     """What it is to be sent on its telemetry streams; the newest is the last."""
+    worker: str = field(init=False)
+    """Its name in histories and records."""
 
-    @property
-    def worker(self) -> str:
-        """Its name in histories and records."""
+    def __post_init__(self) -> None:
         name = "".join(c if c.isalnum() or c in "-_.:@" else "-" for c in self.id)
-        return name[:_LONGEST_NAME]
+        self.worker = name[:_LONGEST_NAME]
 
     @property
     def alive(self) -> bool:

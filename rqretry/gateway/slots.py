@@ -22,6 +22,9 @@ class Slots:
 
     async def __aenter__(self) -> None:
         """Wait for a free one. Raises Refused if there is none in time."""
+        if not self._free.locked():
+            await self._free.acquire()  # at once, and without a timer
+            return
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._free.acquire()
