@@ -42,6 +42,18 @@ class CommandGroup(click.Group):
         hint = did_you_mean(name, self.list_commands(ctx))
         raise click.UsageError(f"there is no command {show(name)}{hint}", ctx)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an error that begins with an argument's name gets the option's."""
+        try:
+            return super().invoke(ctx)
+        except InvalidArgument as error:
+            name, blank, rest = str(error).partition(" ")
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            for option in command.params if command else ():
+                if isinstance(option, click.Option) and option.name == name:
+                    error.args = (f"{option.opts[0]}{blank}{rest}",)
+            raise
+
 
 class LazyGroup(CommandGroup):
     """A group that imports a command's module only when the command is wanted."""
