@@ -205,10 +205,14 @@ def serve(
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if observe is not None:
         observe()
+    pid = os.getpid()
     while True:
         try:
             request = pipe.recv_bytes()
-            pipe.send_bytes(_pickled(_answer(request)))
+            answer = _answer(request)
+            if os.getpid() != pid:  # a handler forked: a second answer would be the next attempt's
+                os._exit(0)
+            pipe.send_bytes(_pickled(answer))
         except (EOFError, OSError):
             observing.stop()
             os._exit(0)

@@ -88,3 +88,12 @@ def _local(text: str) -> Exception:
 
 
 task: Task[[str, str], bool] = _app.task("record", process=True)(record)
+
+
+def fork_once(message: Message[Any]) -> None:
+    """The first message leaves a copy of the process, which returns while the second one runs."""
+    if message.body != "fork":
+        time.sleep(1)
+        raise ValueError("the second fails")
+    if os.fork() == 0:
+        time.sleep(0.3)

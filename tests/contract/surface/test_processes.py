@@ -210,3 +210,13 @@ async def test_two_slots_compute_at_the_same_time(lab: Lab) -> None:
 
 async def _running(worker: Any, count: int) -> None:
     await until(lambda: len(worker._consumers[0].running) == count)
+
+
+async def test_a_copy_that_a_handler_forked_does_not_answer_for_the_next_message(lab: Lab) -> None:
+    app = process_app(lab, handlers.fork_once, policy=RetryPolicy.fixed("1ms", max_retries=0))
+    async with working(app):
+        await app.publish("t", "fork")
+        await app.publish("t", "second")
+        await counted(lab, "g", succeed=1, dead=1)
+    (dead_record,) = await app.admin.dead_letters("g")
+    assert dead_record.error == "ValueError: the second fails"
