@@ -18,6 +18,7 @@ from multiprocessing.process import parent_process
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+from rqretry.consumer import fork_guard
 from rqretry.consumer.handler_binding import address
 from rqretry.consumer.task import Task
 from rqretry.core.consume_result import (
@@ -205,17 +206,17 @@ def serve(
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if observe is not None:
         observe()
-    pid = os.getpid()
-    while True:
-        try:
-            request = pipe.recv_bytes()
-            answer = _answer(request)
-            if os.getpid() != pid:  # a handler forked: a second answer would be the next attempt's
+    with fork_guard.ending_copies():
+        while True:
+            try:
+                request = pipe.recv_bytes()
+                answer = _answer(request)
+                if fork_guard.is_copy:  # its answer would be taken for that of the next attempt
+                    fork_guard.end_copy()
+                pipe.send_bytes(_pickled(answer))
+            except (EOFError, OSError):
+                observing.stop()
                 os._exit(0)
-            pipe.send_bytes(_pickled(answer))
-        except (EOFError, OSError):
-            observing.stop()
-            os._exit(0)
 
 
 def _die_with_parent() -> None:

@@ -297,7 +297,7 @@ def _new_fingerprint(error: BaseException, key: tuple[Any, ...]) -> str:
     type_, positions = type(error), _positions(error.__traceback__)
     # File names differ between machines and line numbers between releases; functions rarely do.
     names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
-    text = "\n".join([str(type_.__module__), type_.__qualname__, *names])  # None of some
+    text = "\n".join([str(type_.__module__), type_.__qualname__, *names])  # some have None
     found = hashlib.blake2b(_encodable(text).encode(), digest_size=8).hexdigest()
     if len(_fingerprints) >= _FINGERPRINTS_KEPT:
         _fingerprints.clear()

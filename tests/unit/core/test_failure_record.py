@@ -52,6 +52,12 @@ def test_another_type_from_the_same_place_is_another_fingerprint() -> None:
     assert len({fingerprint_of(raised(lambda kind=kind: fail(kind))) for kind in kinds}) == 2
 
 
+def test_an_exception_class_without_a_module_has_a_fingerprint() -> None:
+    nowhere = type("Nowhere", (Exception,), {"__module__": None})
+    found = fingerprint_of(nowhere("of no module"))
+    assert found == fingerprint_of(nowhere("again")) != fingerprint_of(Exception("of no module"))
+
+
 def test_very_deep_recursion_still_has_a_fingerprint_and_a_bounded_traceback() -> None:
     def dive(depth: int) -> None:
         if not depth:

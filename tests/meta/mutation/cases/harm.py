@@ -7,6 +7,7 @@ from tests.meta.mutation.cases.common import always, case
 
 HARMFUL = "tests/contract/integration/test_harmful_messages.py::"
 HOOKS = "tests/contract/surface/test_hooks.py::"
+PROCESSES = "tests/contract/surface/test_processes.py::"
 REDRIVE = "tests/contract/admin/test_redrive.py::"
 
 
@@ -66,6 +67,12 @@ CASES = (
         Symbol("check_specs", unchecked),
         "tests/contract/integration/test_group_settings.py::"
         "test_a_worker_that_is_refused_for_one_consumer_has_set_nothing_for_another",
+    ),
+    case(
+        "R111",
+        "a forked copy of a handler's process answers as its original does",
+        Symbol("end_copy", always(None)),
+        f"{PROCESSES}test_a_copy_that_a_handler_forked_does_not_answer_for_the_next_message",
     ),
     case(
         "R119",
