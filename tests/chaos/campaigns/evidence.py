@@ -21,7 +21,9 @@ SETTLES_WITHIN_S = 1.0
 """Between the end of a handler and its settle in Redis; a kill in this time repeats the message."""
 STANDS_STILL_S = 0.5
 """How long a process on a busy machine may stand still between two of its own steps."""
-_REFUSED = frozenset({"InvalidArgument", "ScriptError", "CodecError", "ConfigError"})
+_REFUSED = frozenset(
+    {"InvalidArgument", "MessageIdTaken", "ScriptError", "CodecError", "ConfigError"}
+)
 """Errors that no fault of these campaigns can explain."""
 
 

@@ -81,7 +81,7 @@ async def test_what_a_transaction_refuses_is_a_failed_span(
     assert [span.failed for span in (first, second, refused, *commits)] == [
         False, False, True, False, False,
     ]  # fmt: skip
-    assert refused["error.type"] == "InvalidArgument"
+    assert refused["error.type"] == "MessageIdTaken"
 
 
 # -- simple consumers ------------------------------------------------------------------------------
