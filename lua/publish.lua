@@ -35,7 +35,7 @@ local blob, groups, messages = ARGV[6], tonumber(ARGV[8]), tonumber(ARGV[9])
 local FIRST_GROUP, FIRST_KEY, BIG = 10, 9, 8192
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 
-local clock, version, most = read_clock(meta, nil, 'route', 'most')
+local clock, version, most = read_clock(meta, nil, true, 'route', 'most')
 local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
 if answer then
   return answer

@@ -375,7 +375,7 @@ local function publish_named(now, groups, messages)
 end
 
 local function publish_all(incoming)
-  local clock, version, most = read_clock(KEYS[1], nil, 'route', 'most')
+  local clock, version, most = read_clock(KEYS[1], nil, false, 'route', 'most')
   local answer, limit = answer_at_once(clock.now, version), tonumber(most or 0)
   if answer then
     return answer

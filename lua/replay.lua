@@ -33,7 +33,7 @@ local BIG, READ_BYTES = 8192, 1048576
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'floor')
 local byte = settings[1]
-local clock, version = read_clock(meta, nil, 'route')
+local clock, version = read_clock(meta, nil, false, 'route')
 local ordered = settings[2]
 -- @include ordering
 if tonumber(version or 0) > route then

@@ -31,10 +31,15 @@ local function correct(clock, expected)
   clock.bytes, clock.stepped = sane(clock.bytes), not waits -- until it is noted, every reader sees a step anew
 end
 
--- With it come the values of other fields of `meta` that the caller names.
-local function read_clock(meta, expected, ...)
-  local now = wall_ms()
-  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor', 'keep_ms', ...)
+-- With it come the values of up to two other fields of `meta` that the caller names. A caller that passes `bare` needs
+-- the time alone: each field takes time at each call.
+local function read_clock(meta, expected, bare, ...)
+  local now, kept = wall_ms(), nil
+  if bare then
+    kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', ...)
+  else
+    kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor', 'keep_ms', ...)
+  end
   local clock = {
     now = now,
     wall = now,
@@ -43,14 +48,17 @@ local function read_clock(meta, expected, ...)
     seq = kept[3] ~= '0' and tonumber(kept[3]) or 0,
     bytes = tonumber(kept[4]) or 0,
     limit = tonumber(kept[5]) or 67108864,
-    order = kept[6], -- numbers given to messages with a message group; false: there never was one
-    floor = kept[7], -- as text, the lowest number for a new lease; false: to be found (include/lease_numbers.lua)
-    keep = kept[8] ~= '0' and kept[8], -- as text, for how long what was consumed is kept; false: it is not
+    order = not bare and kept[6], -- numbers given to messages with a message group; false: there never was one
+    floor = not bare and kept[7], -- as text, the lowest number for a new lease; false: see include/lease_numbers.lua
+    keep = not bare and kept[8] ~= '0' and kept[8], -- as text, how long what was consumed is kept; false: it is not
   }
   local most = math.max(clock.mark, expected or 0, clock.offset ~= 0 and 2 ^ 53 or 0)
   local least = math.min(clock.mark, clock.seq, clock.bytes)
   if not (most <= now and least >= 0 and clock.seq + clock.bytes < 2 ^ 48) then
     correct(clock, expected)
+  end
+  if bare then
+    return clock, kept[6], kept[7]
   end
   return clock, kept[9], kept[10]
 end
