@@ -26,9 +26,9 @@ local call = redis.call
          (the time by the caller's own clock; '' where it has just looked)
   REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies ('' for a large one), entries ('' if all are first attempts, else one per id, '-' for
-         lease_no:1:0:0), errors ('' if there are none, else per id the newest line of its failure record, '' for none; on a first
-         attempt in a view why the message died), now_ms, rate, lease_no (of those without an entry); or NO_GROUP
-         alone
+         lease_no:1:0:0), errors ('' if there are none, else per id the newest line of its failure record, ''
+         for none; on a first attempt in a view why the message died), now_ms, rate, lease_no (of those without
+         an entry); or NO_GROUP alone
          status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
          PAUSED, or RATED (it needs tokens), always without messages
   COST   O(want + log inflight); 18 commands, 3 where numbers are looked into (every 10 ms), 7 where a message
@@ -206,6 +206,9 @@ end
 
 -- Returns how many were looked at.
 local function read_chosen(keys, o, byte_limit)
+  if #o.ids == 0 then
+    return 0
+  end
   local waits = out_of_turn(keys, o.ids)
   local taken, looked_at = o.ids, #o.ids
   o.plain = are_plain(keys, o, waits, byte_limit)
@@ -391,7 +394,7 @@ end
 -- The first that ends of what others hold; where there is none, nothing is in flight.
 o.earliest = tonumber(first_score(inflight))
 o.choosy = is_choosy(keys, o)
-o.scanned = #ids > 0 and read_chosen(keys, o, byte_limit) or 0
+o.scanned = read_chosen(keys, o, byte_limit)
 
 prepare_writes(keys, clock, o, group, first)
 all_or_undo(write_all, function()

@@ -185,9 +185,10 @@ local function publish_each(time, room, incoming)
   for i = 1, messages do
     local id, body, options = message(i)
     verdicts[i] = judge(id, options.digest)
-    if verdicts[i] == 'A' and incoming.texts[id] and incoming.drop_other(id, options.digest) then
-      return nil, 'AGAIN'
-    elseif verdicts[i] == 'A' then
+    if verdicts[i] == 'A' then
+      if incoming.texts[id] and incoming.drop_other(id, options.digest) then
+        return nil, 'AGAIN'
+      end
       accept(id, body, options)
       if options.digest ~= '' then
         remember(id, options.digest)
