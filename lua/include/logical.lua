@@ -12,6 +12,10 @@ end
 -- been put right, or as much time may have passed: `expected`, by the caller's own clock, tells; without it the
 -- wall is believed.
 local function correct(clock, expected)
+  local most, least = math.max(clock.mark, expected or 0), math.min(clock.mark, clock.seq, clock.bytes)
+  if most <= clock.wall and clock.offset == 0 and least >= 0 and clock.seq + clock.bytes < 2 ^ 48 then
+    return -- the usual case
+  end
   local STEP_MS, JUMP_MS, SLEW = 2000, 60000, 20
   local wall, mark, offset, seq = clock.wall, sane(clock.mark), sane(clock.offset), sane(clock.seq)
   if seq ~= clock.seq then
@@ -34,7 +38,8 @@ end
 -- With it come the values of up to two other fields of `meta` that the caller names. A caller that passes `bare` needs
 -- the time alone: each field takes time at each call.
 local function read_clock(meta, expected, bare, ...)
-  local now, kept = wall_ms(), nil
+  local now = wall_ms()
+  local kept
   if bare then
     kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', ...)
   else
@@ -52,11 +57,7 @@ local function read_clock(meta, expected, bare, ...)
     floor = not bare and kept[7], -- as text, the lowest number for a new lease; false: see include/lease_numbers.lua
     keep = not bare and kept[8] ~= '0' and kept[8], -- as text, how long what was consumed is kept; false: it is not
   }
-  local most = math.max(clock.mark, expected or 0, clock.offset ~= 0 and 2 ^ 53 or 0)
-  local least = math.min(clock.mark, clock.seq, clock.bytes)
-  if not (most <= now and least >= 0 and clock.seq + clock.bytes < 2 ^ 48) then
-    correct(clock, expected)
-  end
+  correct(clock, expected)
   if bare then
     return clock, kept[6], kept[7]
   end
