@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import os
 import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rqretry.core.durations import spell
 from rqretry.core.failure_record import fingerprint_in, kind_in, reason_in
@@ -21,7 +23,8 @@ from rqretry.worker.leases import Delivery
 log = logging.getLogger("rqretry")
 
 _FOLDED_S, _MOST_KINDS = 60.0, 1000
-_WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
+_WHERE = re.compile(r'File "([^"]+)", line (\d+)')
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 FailedAttempt = tuple[Delivery, Failure, Failed]
@@ -133,7 +136,6 @@ class OutcomeReporter:
     def _log_first(self, key: Kind, delivery: Delivery, failure: Failure, result: Failed) -> None:
         topic, group, fingerprint = key
         trace = self._traces.get(fingerprint, "")
-        where = _WHERE.findall(trace)[-1:]
         most = delivery.message.max_retries if delivery.message else None
         of = "" if most is None else f" of {most + 1}"  # None: unlimited
         clock = self._store.clock_of(delivery.place.keys.partition.meta)
@@ -142,7 +144,7 @@ class OutcomeReporter:
             "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s",
             delivery.id, topic, group, result.attempt, of,
             spell(max(0, round(wait_s) if wait_s >= 1 else round(wait_s, 2))),
-            reason_in(failure.record), "".join(f" ({file}:{line})" for file, line in where),
+            reason_in(failure.record), _place_in(trace),
             extra=about(delivery.id, topic, group, result.attempt, delivery.trace)
             | {"traceback": trace},
         )  # fmt: skip
@@ -173,6 +175,13 @@ class OutcomeReporter:
                 topic, group, folded.count, max(1, round(time.monotonic() - folded.since)),
                 folded.kind, id_, extra=about(id_, topic, group, attempt, trace),
             )  # fmt: skip
+
+
+def _place_in(trace: str) -> str:
+    """The line of the handler, or of what it called, though ours may stand behind it."""
+    places = _WHERE.findall(trace)
+    others = [place for place in places if not place[0].startswith(_OURS)]
+    return "".join(f" ({Path(file).name}:{line})" for file, line in (others or places)[-1:])
 
 
 def _show(watch: Watched, failure: Failure, result: Failed) -> None:

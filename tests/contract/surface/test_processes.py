@@ -46,7 +46,7 @@ async def test_a_handler_gets_message_and_body_and_its_signals_come_back(lab: La
     ],
 )
 async def test_the_failure_record_has_type_and_text_of_what_was_raised(
-    lab: Lab, body: str, error: str
+    lab: Lab, body: str, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = process_app(lab, handlers.fail_badly)
     async with working(app):
@@ -58,6 +58,8 @@ async def test_the_failure_record_has_type_and_text_of_what_was_raised(
         assert found.type.rpartition(".")[2] == kind
         assert found.message == text
     assert dead_record.error.endswith(text)
+    (logged,) = [line for line in caplog.messages if " failed, next in " in line]
+    assert "(handlers.py:" in logged
 
 
 async def test_one_error_at_two_places_has_two_fingerprints_and_its_own_traceback(lab: Lab) -> None:
