@@ -10,7 +10,7 @@ local call = redis.call
   ARGV   group actor membership ('' or the byte that the group had: under another one nothing is done),
          then members of the order
   REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
-  COST   O(messages * log line); 16 commands, up to 5 more where some have message keys
+  COST   O(messages * log line); 18 commands, up to 5 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -42,6 +42,19 @@ for i, member in ipairs(members) do
   gone[#gone + 1] = blocked and member or nil
   ids[#ids + 1] = blocked and id or nil
 end
+
+-- What a redrive had moved is, should it come again, where it was published; as leave_order has it.
+local function restore_slots(last)
+  if #last == #ids then
+    return
+  end
+  local slots = call('HMGET', message_groups, unpack(ids))
+  local restored = select(4, read_leaving({ byte = byte }, ids, slots))
+  if #restored > 0 then
+    call('HSET', message_groups, unpack(restored))
+  end
+end
+
 put_off(keys, asked, ids, verdicts)
 if #ids > 0 then
   local last = forget(keys, byte, clock.now, ids)
@@ -51,6 +64,7 @@ if #ids > 0 then
     call('HDEL', message_groups, unpack(last))
   end
   call('ZREM', order, unpack(gone, 1, #ids))
+  restore_slots(last)
   free_ids(keys, last)
   call('HINCRBY', counters, 'purge:' .. group, #ids)
   append_history(clock, meta, events, 'purge', group, actor, ids, '', '')

@@ -305,6 +305,20 @@ def test_a_blocked_message_is_cleared_for_its_group_alone(world: World) -> None:
     assert "bodies" not in changed
 
 
+def test_a_redriven_message_that_is_cleared_is_again_where_it_was_published(world: World) -> None:
+    world.subscribe("h", ordered=True)
+    world.subscribe("g", ordered=True)
+    world.publish(*sent("ab"))
+    world.lease()
+    world.fail(failure("a", level=-1))
+    world.redrive("a")  # to the end of its message group, behind b
+    page = world.run(operate.scan_blocked(world.group()))
+    assert world.run(operate.purge_blocked(world.group(), page.members, actor="o")) == [b"OK"]
+    assert world.state()["message_groups"]["a"] == "0000000000000001x"
+    assert line(world, "g") == ["x2b"]
+    assert line(world, "h") == ["x1a", "x2b"]
+
+
 def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc"))

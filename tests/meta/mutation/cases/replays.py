@@ -5,6 +5,7 @@ from typing import Any
 from tests.meta.mutation.case import LuaCall, Symbol, answers, drops, writes_state
 from tests.meta.mutation.cases.common import always, case
 
+IN_ORDER = "tests/lua/test_ordered.py::"
 REPLAY = "tests/lua/test_replay.py::"
 BROADCAST = "tests/contract/integration/test_broadcast.py::"
 KEPT = (
@@ -62,6 +63,9 @@ CASES = (
     case("R47", "nobody knows the number that a redrive gave to a message",
          drops("HSET", "message_groups", "redrive"),
          f"{REPLAY}test_a_redriven_message_leaves_the_order_behind_those_that_were_replayed"),
+    case("R47", "what is purged as blocked keeps the number that a redrive gave to it",
+         drops("HSET", "message_groups", "purge_blocked"),
+         f"{IN_ORDER}test_a_redriven_message_that_is_cleared_is_again_where_it_was_published"),
     case("R47", "what is kept stays for ever",
          answers("ZRANGEBYSCORE", "kept", "answer = {}", "sweep"),
          f"{REPLAY}test_sweep_forgets_what_is_kept_by_time"),
