@@ -112,7 +112,7 @@ LOOPS: dict[str, str] = {
     "spark/archive_job.py::_let_finish": DEADLINE,
     "spark/dead_letters.py::_dead": PAGES,
     "spark/dead_letters.py::_messages": PAGES,
-    "spark/history_ranges.py::read_span": PAGES,
+    "spark/history_ranges.py::_pages": PAGES,
     "spark/offsets.py::Histories.walk": PAGES,
     "spark/progress.py::watched.look": WAITS,
     "spark/python_package.py::_needed": WALKS,
