@@ -36,7 +36,7 @@ def test_a_plan_names_servers_workers_memory_and_network(shell: Shell) -> None:
         (("--rate", "1/s", "--failing", "2"), "--failing '2' is not a share of the attempts"),
         (("--rate", "1/s", "--failing", "101%"), "failing 1.01"),
         (("--rate", "1/s", "--policy", "never"), "policy 'never' is not a policy"),
-        (("--rate", "1/s", "--max-retries", "-1"), "max_retries"),
+        (("--rate", "1/s", "--max-retries", "-1"), "--max-retries"),
         (("--rate", "1/s", "--failing", "100%", "--max-retries", "unlimited"), "never end"),
     ],
 )

@@ -99,7 +99,7 @@ def test_topics_are_chosen_by_a_pattern_and_a_time(given: dict[str, str]) -> Non
     def planned(**options: str) -> list[str]:
         source = RqretryDataSource({**where, "SUBSCRIBEPATTERN": r"\w+\.orders", **options})
         parts = source.reader(source.schema()).partitions()
-        return sorted(part.topic for part in parts)  # type: ignore[attr-defined]
+        return sorted(span.topic for part in parts for span in part.spans)  # type: ignore[attr-defined]
 
     assert planned() == planned(startingTimestamp="1") == ["eu.orders", "us.orders"]
     assert planned(startingTimestamp=str(10**15)) == planned(endingTimestamp="1") == []

@@ -38,7 +38,7 @@ BUGS = {
         "include/fence.lua", " and lease_no == read_entry(entry, keys.floor)", "", "I6"
     ),
     "the message leaves the list before it is in flight, and the script ends there": Bug(
-        "lease.lua", "call('ZADD', inflight, 'NX', unpack(members))", "#found", "I1"
+        "lease.lua", "call('ZADD', keys.inflight, 'NX', unpack(members))", "#o.found", "I1"
     ),
     "done deletes the lease and leaves the body": Bug(
         "include/forget.lua", "call('HDEL', keys.bodies, unpack(last)) < #last", "false", "I1c"
