@@ -33,6 +33,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
 }
+_HEAP = {"spark.driver.memory", "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"}
+_SMALL_HEAP = "512m"
+_SMALL = {"spark.driver.defaultJavaOptions": "-XX:+UseSerialGC"}
 
 
 _starting = threading.Event()
@@ -90,15 +93,32 @@ os.register_at_fork(after_in_child=_outlive_signals)
 def session_for(
     name: str, master: str | None = None, config: dict[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for one job, which ends with it. Raises ConfigError where Spark fails."""
+    """A session for one job, which ends with it. Raises ConfigError where Spark fails.
+
+    On this machine its Java has a heap of 512 MiB, unless Spark's settings name another size.
+    """
     # It logs errors of queries, with Java's stack, before it raises them.
     PySparkLogger.getLogger(_QUERIES).setLevel(logging.CRITICAL)
     with plain_failures():
-        spark = session(name, master, config)
+        spark = session(name, master, _sparing(master or DEFAULT_MASTER, config or {}))
         try:
             yield spark
         finally:
             spark.stop()
+
+
+def _sparing(master: str, config: dict[str, str]) -> dict[str, str]:
+    """A job on this machine has a small Java, unless it was said what Java it should have.
+
+    The heap is set where spark-defaults.conf and `spark.driver.memory` win over it. With two
+    arenas, Java's threads do not each keep memory that they have freed.
+    """
+    given = "SPARK_DRIVER_MEMORY" in os.environ or not _HEAP.isdisjoint(config)
+    if given or not master.startswith("local"):
+        return config
+    os.environ["SPARK_DRIVER_MEMORY"] = _SMALL_HEAP
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    return _SMALL | config
 
 
 def _log_settings() -> Path:

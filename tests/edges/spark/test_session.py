@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 import redis
 
 from rqretry import App, Client
-from rqretry.spark import java
+from rqretry.spark import java, sessions
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.spark.cluster import standalone
@@ -137,3 +138,32 @@ def test_without_java_the_one_of_the_wheel_is_used(
     assert "JAVA" in done.stdout, done.stderr
     assert "rqretry-java-" in done.stdout
     assert done.stdout.split()[-1] == "3"
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "heap"),
+    [
+        ({}, {}, "512m"),
+        ({}, {"spark.driver.memory": "4g"}, None),
+        ({}, {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}, None),
+        ({"SPARK_DRIVER_MEMORY": "2g"}, {}, "2g"),
+    ],
+)
+def test_a_job_on_this_machine_has_a_small_java_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    config: dict[str, str],
+    heap: str | None,
+) -> None:
+    seen: list[tuple[str | None, dict[str, str]]] = []
+
+    def open_session(_name: str, _master: str | None, given: dict[str, str]) -> Mock:
+        seen.append((os.environ.get("SPARK_DRIVER_MEMORY"), given))
+        return Mock()
+
+    monkeypatch.setattr(sessions, "session", open_session)
+    with patch.dict(os.environ, environment), sessions.session_for("job", None, config):
+        pass
+
+    small = {"spark.driver.defaultJavaOptions": "-XX:+UseSerialGC"} if heap == "512m" else {}
+    assert seen == [(heap, small | config)]
