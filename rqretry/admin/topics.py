@@ -5,9 +5,10 @@ from typing import Any
 from rqretry.admin.context import AdminContext
 from rqretry.admin.topic_limits import compressed_of, kept_of, limits_of, with_both
 from rqretry.admin.views import TopicInfo
+from rqretry.catalog.topics import check_no_groups
 from rqretry.core.catalog_records import BROADCAST, TopicRecord
 from rqretry.core.durations import Duration
-from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
+from rqretry.core.errors import ConfigError, TopicNotFound, show
 from rqretry.core.limits import KEEP, Keep, check_partitions, check_topic, check_unordered
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Operation
@@ -134,11 +135,8 @@ def delete_topic(
         InvalidArgument: Groups are subscribed, and `force` is not given.
     """
     record = yield from _deletable(context, check_topic(name))
-    if record.members and not force:
-        raise InvalidArgument(
-            f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
-            " unsubscribe them first, or force it (force=True, --force)"
-        )
+    if not force:
+        check_no_groups(record)
     stored = yield from context.catalog.topics.count_stored(record)
     if not dry_run:
         for group in record.members:

@@ -123,12 +123,10 @@ class Topics(CatalogPart):
         """
 
         def deleting(old: TopicRecord | None) -> TopicRecord | None:
-            if old is not None and old.members:
-                raise InvalidArgument(
-                    f"topic {show(name)} has groups: {', '.join(g.name for g in old.members)};"
-                    " unsubscribe them first, or force it (force=True, --force)"
-                )
-            if old is None or old.deleting:
+            if old is None:
+                return None
+            check_no_groups(old)
+            if old.deleting:
                 return old
             return replace(old, version=old.version + 1, deleting=True)
 
@@ -201,3 +199,12 @@ def _remedy(name: str, wanted: int, has: int) -> str:
     if wanted > has:
         return f"add the others with: rqretry topic set {name} --partitions {wanted}"
     return f"partitions are never removed, so declare partitions={has}, or none"
+
+
+def check_no_groups(record: TopicRecord) -> None:
+    """Whether a topic can be deleted without force. Raises InvalidArgument."""
+    if record.members:
+        raise InvalidArgument(
+            f"topic {show(record.name)} has groups: {', '.join(g.name for g in record.members)};"
+            " unsubscribe them first, or force it (force=True, --force)"
+        )

@@ -5,6 +5,7 @@ once, and a handler that takes its process down fails its own attempt and nobody
 """
 
 import importlib
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -16,9 +17,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from rqretry.consumer import fork_guard
 from rqretry.consumer.handler_binding import address
 from rqretry.consumer.task import Task
 from rqretry.core.consume_result import (
@@ -37,6 +37,8 @@ from rqretry.observability.log_format import (
     settings_elsewhere,
     within_attempt,
 )
+
+log = logging.getLogger("rqretry")
 
 _context = multiprocessing.get_context("spawn")
 _REAP_S = 5.0
@@ -206,17 +208,27 @@ def serve(
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if observe is not None:
         observe()
-    with fork_guard.ending_copies():
-        while True:
-            try:
-                request = pipe.recv_bytes()
-                answer = _answer(request)
-                if fork_guard.is_copy:  # its answer would be taken for that of the next attempt
-                    fork_guard.end_copy()
-                pipe.send_bytes(_pickled(answer))
-            except (EOFError, OSError):
-                observing.stop()
-                os._exit(0)
+    own = os.getpid()
+    while True:
+        try:
+            request = pipe.recv_bytes()
+            answer = _answer(request)
+            if os.getpid() != own:  # its answer would be taken for that of the next attempt
+                _end_copy()
+            pipe.send_bytes(_pickled(answer))
+        except (EOFError, OSError):
+            observing.stop()
+            os._exit(0)
+
+
+def _end_copy() -> NoReturn:
+    """End a copy of the process, which a handler forked, once it comes back from the handler."""
+    log.warning(
+        "process %d, which a handler forked, came back from the handler: it ends; "
+        "end such a process inside of the handler, with os._exit()",
+        os.getpid(),
+    )
+    os._exit(0)
 
 
 def _die_with_parent() -> None:

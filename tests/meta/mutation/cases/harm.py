@@ -71,7 +71,7 @@ CASES = (
     case(
         "R111",
         "a forked copy of a handler's process answers as its original does",
-        Symbol("end_copy", always(None)),
+        Symbol("_end_copy", always(None)),
         f"{PROCESSES}test_a_copy_that_a_handler_forked_does_not_answer_for_the_next_message",
     ),
     case(
